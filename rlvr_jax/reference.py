@@ -48,9 +48,7 @@ class Policy:
     baseline: Floats
 
 
-def bandit_task(
-    prompts: int = 200, answers: int = 16, seed: int = 0, hack_prob: float = 0.005
-) -> tuple[Floats, Ints]:
+def bandit_task(prompts: int = 200, answers: int = 16, seed: int = 0, hack_prob: float = 0.005) -> tuple[Floats, Ints]:
     """Draw a task: `ref_logits = log p`, float64 [P, M], and `level`, int [P] in 0..3.
 
     `p[:, 0] = LEVEL_ACCURACY[level]`, `p[:, 1] = hack_prob`, a flat Dirichlet shares out the rest.

@@ -3,9 +3,136 @@
 Shape letters, used everywhere: ``P`` prompts, ``M`` answers per prompt, ``B`` prompts per step (the batch), ``G``
 samples per prompt (the group), ``K`` classes of a group's samples, ``C`` lanes (cells that share a seed's draws),
 ``W`` seeds side by side in one row of lanes, ``L = C * W`` lanes in all, ``S`` seeds, ``T`` training steps, ``E``
-evaluations.
+evaluations, ``N`` items or steps of one call.
 """
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 
 class InvalidInput(ValueError):
     """A value that a user gave cannot be used; the message is one sentence that names it and says what is allowed."""
+
+
+#: What a parameter does to a program: ``lane``, a traced number of each cell; ``size``, an array size that cells may
+#: differ in by masking; ``draw``, part of what the draws and the task depend on; ``shape``, an array size of its own
+#: program.
+Role: TypeAlias = Literal["lane", "size", "draw", "shape"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a world.
+
+    Attributes:
+      name: Its name in Python, in spec files and as a dimension.
+      about: One line: what it is, with its unit.
+      role: What it does to a program.
+      default: Its value when not given; `REQUIRED` if it must be given, None if it follows from others.
+      whole: Whether it is a whole number.
+      least, above, most, below: Bounds; ``least`` and ``most`` are allowed values, ``above`` and ``below`` are not.
+      scheduled: Whether it may be a schedule of the step.
+      choices: The allowed names, for a parameter that is a name.
+    """
+
+    name: str
+    about: str
+    role: Role = "lane"
+    default: Any = None
+    whole: bool = False
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    scheduled: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        bounds = [
+            f"{word} {bound:g}"
+            for word, bound in (
+                ("at least", self.least),
+                ("above", self.above),
+                ("at most", self.most),
+                ("below", self.below),
+            )
+            if bound is not None
+        ]
+        return " ".join(["a whole number" if self.whole else "a finite number", " and ".join(bounds)]).strip()
+
+    def contains(self, value: float) -> bool:
+        """Whether ``value`` lies within the bounds."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+
+
+#: Marks a parameter that has no default.
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric that a world can store.
+
+    Attributes:
+      about: One line, with the unit.
+      dims: Dimensions besides the cell's and, unless ``total``, the step.
+      total: Whether it is stored once, after the last step.
+      kept: Whether it is stored unless asked otherwise.
+      only_with: A parameter; unless asked for, it is stored only where that one is given.
+    """
+
+    about: str
+    dims: tuple[str, ...] = ()
+    total: bool = False
+    kept: bool = True
+    only_with: str | None = None
+
+
+#: One value of each parameter for each cell: numbers ``[n]``; the method and schedules as codes.
+Columns: TypeAlias = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class World:
+    """A world as the grid, the plan and the engine see it: one row of `rlvr_jax.worlds.WORLDS`.
+
+    Attributes:
+      name: Its name in `rlvr_jax.sweep` and spec files.
+      about: One line.
+      parameters: By name.
+      metrics: By name.
+      sized_by: For each of the metrics' own dimensions whose length is a parameter, that parameter.
+      labels: For each of the metrics' own dimensions of fixed length, its labels.
+      derive: Fills the columns whose default is None, and refuses combinations that mean nothing.
+      program: A static program (see `rlvr_jax.engine.Program`) from a layout, the grid and its cells.
+      inputs: What the program reads, from itself, the grid and ``cell [N, C, W]``: arrays for each item, and arrays
+        that all items share.
+      work: Arithmetic of one step of each cell, in numbers touched; the plan splits programs and cuts calls by it.
+      row: Numbers that one lane has in the largest array of a step, from the columns.
+      state: Numbers that one lane has in the state, from the columns.
+    """
+
+    name: str
+    about: str
+    parameters: Mapping[str, Parameter]
+    metrics: Mapping[str, Metric]
+    sized_by: Mapping[str, str]
+    labels: Mapping[str, tuple[str, ...]]
+    derive: Callable[[Columns, Any], Columns]
+    program: Callable[..., Any]
+    inputs: Callable[..., Any]
+    work: Callable[[Columns], np.ndarray]
+    row: Callable[[Columns], np.ndarray]
+    state: Callable[[Columns], np.ndarray]

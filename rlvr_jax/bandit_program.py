@@ -1,0 +1,438 @@
+"""One training step of the answer bandit and its exact evaluation, on any number of lanes.
+
+Answers are drawn by inverse CDF straight into *counts for each answer*: the update needs no more than how often each
+one was drawn, and reward, mean, deviation and advantage take one value for each of three classes (correct, hack,
+wrong). Everything here is a pure function of arrays ``[..., L]``; it knows nothing of grids or devices.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlvr_jax import draws
+from rlvr_jax.advantages import ESTIMATORS, Group
+from rlvr_jax.lanes import Layout
+from rlvr_jax.numerics import Stage, largest, overflows, pin, prefix, total
+
+#: Difficulty levels of the task.
+LEVELS = 4
+
+#: Seeds times steps whose draws are made together, enough to fill vectors and small enough for the cache.
+DRAWS_AT_ONCE = 256
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=[
+        "ref_logits",
+        "log_ref",
+        "level",
+        "pool",
+        "pool_size",
+        "prompt_seed",
+        "answer_seed",
+        "payments",
+        "payment",
+        "numbers",
+    ],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Context:
+    """What a training reads and never changes.
+
+    Attributes:
+      ref_logits: ``[W * P, M, 1]``, the logits at the start.
+      log_ref: ``[W * P, M, 1]``, log-probabilities of the reference policy.
+      level: int32 ``[P, W]``.
+      pool: int32 ``[W, P]``, the prompts that may be drawn come first; ``[W, 0]`` unless `Program.subset`.
+      pool_size: int32 ``[W]``, how many of them.
+      prompt_seed: uint32 ``[W]``.
+      answer_seed: uint32 ``[W]``.
+      payments: ``[T + 1, U]``, what the verifier pays for the hack at each step, for U schedules.
+      payment: int32 ``[L]``, each lane's schedule.
+      numbers: ``[L]`` by name: lr, lr_h, kl_coef, reward_offset, batch_size, group_size, and the estimators' own.
+    """
+
+    ref_logits: Array
+    log_ref: Array
+    level: Array
+    pool: Array
+    pool_size: Array
+    prompt_seed: Array
+    answer_seed: Array
+    payments: Array
+    payment: Array
+    numbers: dict[str, Array]
+
+    def hack_reward(self, step: Array) -> Array:
+        """What the verifier pays for the hack at a step, ``[L]``."""
+        return self.payments[step][self.payment]
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["logits", "h", "memory", "tied", "tied_total", "since", "grad_norm", "diverged"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class State:
+    """What the next step needs.
+
+    Attributes:
+      logits: ``[W * P, M, C]``.
+      h: ``[L]``.
+      memory: For each method block the estimator's rows ``[W * P, 1, C_block]`` by name.
+      tied: int32 ``[L]``, groups without signal since the last evaluation.
+      tied_total: int32 ``[L]``, the same since the start.
+      since: int32 scalar, steps since the last evaluation.
+      grad_norm: ``[L]``, Euclidean norm of the gradient of all parameters at the last step before the evaluation.
+      diverged: int32 ``[L]``, the step at which a lane went non-finite and was frozen; -1 for none.
+    """
+
+    logits: Array
+    h: Array
+    memory: tuple[dict[str, Array], ...]
+    tied: Array
+    tied_total: Array
+    since: Array
+    grad_norm: Array
+    diverged: Array
+
+
+class Advantage(NamedTuple):
+    """Advantages of a batch, divided by the group's size.
+
+    Attributes:
+      by_class: ``[B, 3, L]`` for a correct, a hacking and a wrong answer.
+      over_group: ``[B, 1, L]``, their sum over the group's samples.
+      tied: bool ``[1, B, L]``, groups whose rewards are all equal.
+      memory: The estimators' new rows ``[B, 1, L_block]``.
+    """
+
+    by_class: Array
+    over_group: Array
+    tied: Array
+    memory: list[dict[str, Array]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The static facts of one program of this world, and its functions (see `rlvr_jax.engine`).
+
+    Attributes:
+      layout: Where seeds, lanes and methods lie.
+      prompts: P.
+      answers: M.
+      batch: B, the largest batch of its lanes.
+      group: G, the largest group of its lanes.
+      batch_masked: Whether some lane's batch is smaller than B.
+      group_masked: Whether some lane's group is smaller than G.
+      subset: Whether some lane draws from a part of the prompts only.
+      kl: Whether some lane has a KL penalty.
+    """
+
+    layout: Layout
+    prompts: int
+    answers: int
+    batch: int
+    group: int
+    batch_masked: bool = False
+    group_masked: bool = False
+    subset: bool = False
+    kl: bool = True
+
+    @property
+    def draws_at_once(self) -> int:
+        """Steps whose draws are made together: many, where there are few seeds to fill a vector with."""
+        return max(1, DRAWS_AT_ONCE // self.layout.seeds)
+
+    def context(self, inputs: dict[str, Any], shared: dict[str, Array]) -> Context:
+        """The context of one item; the arrays are those of `rlvr_jax.bandit.inputs`."""
+
+        def rows(table: Array) -> Array:
+            return table[inputs["task"]].reshape((-1, self.answers, 1))  # [W * P, M, 1]
+
+        return Context(
+            ref_logits=rows(shared["ref_logits"]),
+            log_ref=rows(shared["log_ref"]),
+            level=shared["level"][inputs["task"]].T,
+            pool=inputs["pool"],
+            pool_size=inputs["pool_size"],
+            prompt_seed=inputs["prompt_seed"],
+            answer_seed=inputs["answer_seed"],
+            payments=shared["payments"],
+            payment=inputs["payment"],
+            numbers=inputs["numbers"],
+        )
+
+    def start(self, context: Context) -> State:
+        """The state before the first step: the reference policy, h = 0, no memory."""
+        layout, dtype = self.layout, context.ref_logits.dtype
+        rows = layout.seeds * self.prompts
+        zeros, none = jnp.zeros(layout.width, dtype), jnp.zeros(layout.width, jnp.int32)
+        return State(
+            logits=jnp.broadcast_to(context.ref_logits, (rows, self.answers, layout.lanes)),
+            h=zeros,
+            memory=tuple(
+                {name: jnp.zeros((rows, 1, lanes), dtype) for name in ESTIMATORS[method].state}
+                for method, lanes in layout.blocks
+            ),
+            tied=none,
+            tied_total=none,
+            since=jnp.int32(0),
+            grad_norm=jnp.full_like(zeros, jnp.nan),
+            diverged=none - 1,
+        )
+
+    def draw(self, context: Context, steps: Array) -> tuple[Array, Array]:
+        """Prompts and uniforms of the steps ``[N]``.
+
+        Returns:
+          Prompts int32 ``[N, B, W]``, distinct within a batch, and uniforms ``[N, G, B, W]``.
+        """
+        steps = steps.astype(jnp.uint32)[:, None]
+        key = draws.step_key(context.prompt_seed[None], draws.Stream.PROMPTS, steps)  # [N, W]
+        slot = jnp.arange(self.batch, dtype=jnp.uint32)
+        words, _ = draws.threefry(
+            [word[None] for word in key], (jnp.zeros_like(slot)[:, None, None], slot[:, None, None])
+        )
+        prompts = draws.choose(words, context.pool_size[None]).transpose(1, 0, 2)  # [N, B, W]
+        if self.subset:
+            prompts = context.pool[jnp.arange(self.layout.seeds)[None, None], prompts]
+        key = draws.step_key(context.answer_seed[None], draws.Stream.ANSWERS, steps)
+        pair = jnp.arange((self.group + 1) // 2, dtype=jnp.uint32)[None, :, None, None]
+        counter = (pair, slot[None, None, :, None])
+        words = draws.threefry([word[:, None, None] for word in key], counter)  # two of [N, G / 2, B, W]
+        words = jnp.stack(words, 2).reshape((len(steps), -1, self.batch, self.layout.seeds))
+        return prompts, draws.uniforms(words[:, : self.group], context.ref_logits.dtype)
+
+    def step(
+        self,
+        state: State,
+        context: Context,
+        draw: tuple[Array, Array],
+        step: Array,
+        last: Array,
+        stage: Stage,
+    ) -> tuple[State, Array]:
+        """One training step.
+
+        Args:
+          state: Before the step.
+          context: Of the training.
+          draw: Prompts int32 ``[B, W]`` and uniforms ``[G, B, W]``.
+          step: Its number, 1 to T.
+          last: Whether an evaluation follows, for which `State.grad_norm` is wanted.
+          stage: Of the program.
+
+        Returns:
+          The state after the step and the cumulative probabilities ``[B, M + 1, L]`` that answers were drawn from:
+          a sample with uniform u is answer ``sum(u > cumulative) - 1``.
+        """
+        layout = self.layout
+        numbers = {name: x[None, None] for name, x in context.numbers.items()}
+        h, hack_reward = state.h[None, None], context.hack_reward(step)[None, None]
+        prompts, uniforms = draw
+        rows = layout.rows(prompts, self.prompts)
+        logits = stage(layout.gather, state.logits, rows)  # [B, M, L]
+        policy, log_norm = _softmax(logits, h, stage)
+        cumulative = stage(self._cumulative, policy)
+        above = stage(self._count, cumulative, stage(self._samples, uniforms, numbers))
+        memory = [{name: layout.gather(table, rows) for name, table in block.items()} for block in state.memory]
+        advantage = stage(self._advantage, above, memory, hack_reward, numbers)
+        distance = self._kl_gradient(logits, policy, log_norm, h, context, rows, stage) if self.kl else None
+        terms = (above, policy, advantage.by_class, advantage.over_group, distance, numbers)
+        of_h = stage(lambda *terms: total(self._gradient(*terms, answers=slice(1, 2))), *terms)  # [1, 1, L]
+        updated = stage(lambda logits, *terms: logits + pin(terms[-1]["lr"] * self._gradient(*terms)), logits, *terms)
+        updated_h = h + pin(numbers["lr_h"] * of_h)
+        size = stage(lambda updated: largest(largest(jnp.abs(updated), 1)), updated)
+        broken = (overflows(size) | overflows(updated_h))[0, 0]
+        alive = (state.diverged < 0) & ~broken
+        norm = stage.when(last, self._norm, of_h, *terms)[0, 0]
+        tied = jnp.sum(advantage.tied[0], 0, dtype=jnp.int32)
+        state = State(
+            logits=layout.scatter(state.logits, rows, jnp.where(alive[None, None], updated, logits)),
+            h=jnp.where(alive, updated_h[0, 0], state.h),
+            memory=tuple(
+                {name: layout.scatter(table, rows, new[name]) for name, table in block.items()}
+                for block, new in zip(state.memory, advantage.memory, strict=True)
+            ),
+            tied=state.tied + tied,
+            tied_total=state.tied_total + tied,
+            since=state.since + 1,
+            grad_norm=jnp.where(last, norm, state.grad_norm),
+            diverged=jnp.where((state.diverged < 0) & broken, step, state.diverged),
+        )
+        return state, cumulative
+
+    def _cumulative(self, policy: Array) -> Array:
+        """-1, then the cumulative probabilities of all answers but the last, then 2: ``[B, M + 1, L]``."""
+        end = (policy.shape[0], 1, policy.shape[2])
+        sums = prefix(policy[:, :-1], 1)
+        return jnp.concatenate([jnp.full(end, -1, sums.dtype), sums, jnp.full(end, 2, sums.dtype)], 1)
+
+    def _samples(self, uniforms: Array, numbers: dict[str, Array]) -> Array:
+        """Uniforms ``[G, B, L]`` (``[G, B, 1]`` where all lanes share them); those beyond a lane's group are -2."""
+        spread = self.layout.spread(uniforms)
+        if not self.group_masked:
+            return spread
+        return jnp.where(jnp.arange(self.group)[:, None, None] < numbers["group_size"], spread, -2)
+
+    def _count(self, cumulative: Array, samples: Array) -> Array:
+        """Samples above each cumulative probability, int32 ``[B, M + 1, L]``: answer j was drawn n[j] - n[j+1] times."""
+        above = jnp.zeros(cumulative.shape, jnp.int32)
+        for g in range(self.group):
+            above = above + (samples[g][:, None] > cumulative)
+        return above
+
+    def _active(self, numbers: dict[str, Array]) -> Array:
+        """Whether a slot belongs to the lane's batch, ``[B, 1, L]``."""
+        return jnp.arange(self.batch)[:, None, None] < numbers["batch_size"]
+
+    def _advantage(
+        self, above: Array, memory: list[dict[str, Array]], hack_reward: Array, numbers: dict[str, Array]
+    ) -> Advantage:
+        count = above[:, :3].astype(hack_reward.dtype).transpose(1, 0, 2)
+        weight = jnp.concatenate([count[0:1] - count[1:2], count[1:2] - count[2:3], count[2:3]])
+        offset = numbers["reward_offset"]
+        reward = jnp.concatenate([1 + offset, hack_reward + offset, offset])  # [3, 1, L]
+        size = numbers["group_size"].astype(reward.dtype)
+        active = self._active(numbers).transpose(1, 0, 2)
+        parts, updates = [], []
+        for (method, _), lanes, rows in zip(self.layout.blocks, self.layout.slices, memory, strict=True):
+            old = {name: row.transpose(1, 0, 2) for name, row in rows.items()}
+            group = Group(reward[..., lanes], weight[..., lanes], size[..., lanes], old)
+            part, new = ESTIMATORS[method].function(group, {name: x[..., lanes] for name, x in numbers.items()})
+            parts.append(part)
+            if self.batch_masked:
+                new = {name: jnp.where(active[..., lanes], x, old[name]) for name, x in new.items()}
+            updates.append({name: x.transpose(1, 0, 2) for name, x in new.items()})
+        advantage = jnp.concatenate(parts, -1)
+        tied = Group(reward, weight, size).tied()
+        if self.batch_masked:
+            advantage, tied = jnp.where(active, advantage, 0), tied & active
+        weighted = advantage * (1 / size)
+        over_group = total(pin(weight * weighted)).transpose(1, 0, 2)
+        return Advantage(weighted.transpose(1, 0, 2), over_group, tied, updates)
+
+    def _kl_gradient(
+        self, logits: Array, policy: Array, log_norm: Array, h: Array, context: Context, rows: Array, stage: Stage
+    ) -> Array:
+        """Gradient of KL(π || ref) for the logits, ``[B, M, L]``."""
+        ref = stage(lambda table, rows: self.layout.spread(self.layout.gather(table, rows)), context.log_ref, rows)
+        ratio = stage(lambda x, h, log_norm, ref: (_hacked(x, h) - log_norm) - ref, logits, h, log_norm, ref)
+        kl = stage(lambda policy, ratio: total(pin(policy * ratio), 1), policy, ratio)
+        return stage(lambda policy, ratio, kl: pin(policy * (ratio - kl)), policy, ratio, kl)
+
+    def _gradient(
+        self,
+        above: Array,
+        policy: Array,
+        by_class: Array,
+        over_group: Array,
+        distance: Array | None,
+        numbers: dict[str, Array],
+        answers: slice = slice(None),
+    ) -> Array:
+        """Ascent direction for the logits of the batch, ``[B, M, L]`` or some answers of it.
+
+        The score-function gradient (1/G) Σᵢ Aᵢ (onehot(yᵢ) - π) on counts, less kl_coef times the gradient of the KL.
+        """
+        count = (above[:, :-1] - above[:, 1:])[:, answers].astype(policy.dtype)
+        answer = jnp.arange(self.answers)[None, answers, None]
+        correct, hack, wrong = by_class[:, 0:1], by_class[:, 1:2], by_class[:, 2:3]
+        advantage = jnp.where(answer == 0, correct, jnp.where(answer == 1, hack, wrong))
+        gradient = pin(count * advantage) - pin(policy[:, answers] * over_group)
+        if distance is None:
+            return gradient
+        penalised = numbers["kl_coef"] > 0
+        if self.batch_masked:
+            penalised = penalised & self._active(numbers)
+        return jnp.where(penalised, gradient - pin(numbers["kl_coef"] * distance[:, answers]), gradient)
+
+    def _norm(self, of_h: Array, *terms: Any) -> Array:
+        gradient = self._gradient(*terms)
+        return jnp.sqrt(total(total(pin(gradient * gradient), 1)) + pin(of_h * of_h))
+
+    def evaluate(self, state: State, context: Context, step: Array, stage: Stage) -> dict[str, Array]:
+        """Exact metrics of the policy, from the probabilities of all prompts: ``[..., L]`` by name."""
+        layout, h = self.layout, state.h[None, None]
+        logits = stage(layout.to_lanes, state.logits)  # [P, M, L]
+        policy, log_norm = _softmax(logits, h, stage)
+        correct, hack = policy[:, 0], policy[:, 1]  # [P, L]
+
+        def divergences(logits: Array, h: Array, log_norm: Array, policy: Array, ref: Array) -> tuple[Array, Array]:
+            log_policy = _hacked(logits, h) - log_norm
+            # 0 log 0 = 0: a probability that underflows adds nothing
+            terms = jnp.where(policy > 0, pin(policy * log_policy), 0)
+            ratio = jnp.where(policy > 0, pin(policy * (log_policy - ref)), 0)
+            return -total(terms, 1)[:, 0], total(ratio, 1)[:, 0]
+
+        def mean(x: Array, among: Array | None = None) -> Array:
+            """Over prompts ``[P, L]``, or those ``among [P, L or 1]``; NaN where there is none."""
+            if among is None:
+                return stage(lambda x: total(x)[0] * (1 / self.prompts), x)
+            count = jnp.sum(among, 0, dtype=jnp.int32).astype(x.dtype)
+            part = stage(lambda x, among: total(jnp.where(among, x, 0))[0], x, among)
+            return jnp.where(count > 0, part * (1 / count), jnp.nan)
+
+        ref = stage(lambda table: layout.spread(layout.to_lanes(table)), context.log_ref)
+        entropy, kl = stage(divergences, logits, h, log_norm, policy, ref)
+        level = layout.spread(context.level)
+        accuracy, hack_rate = mean(correct), mean(hack)
+        groups = state.since.astype(h.dtype) * context.numbers["batch_size"].astype(h.dtype)
+        metrics = {
+            "accuracy": accuracy,
+            "hack_rate": hack_rate,
+            "verifier_reward": accuracy + pin(context.hack_reward(step) * hack_rate),
+            "accuracy_by_level": jnp.stack([mean(correct, level == k) for k in range(LEVELS)]),
+            "correct_prob": correct,
+            "zero_frac": jnp.where(state.since > 0, state.tied.astype(h.dtype) * (1 / groups), jnp.nan),
+            "kl": mean(kl),
+            "entropy": mean(entropy),
+            "grad_norm": state.grad_norm,
+            "h": state.h,
+        }
+        seen = jnp.ones((1, 1), bool)
+        if self.subset:
+            seeds = jnp.arange(layout.seeds)[:, None]
+            drawn = jnp.arange(self.prompts)[None] < context.pool_size[:, None]  # [W, P], by place in the pool
+            seen = layout.spread(jnp.zeros(drawn.shape, bool).at[seeds, context.pool].set(drawn).T)  # [P, L], by prompt
+        for name, values in (("accuracy", correct), ("hack_rate", hack)):
+            metrics[f"{name}_seen"] = mean(values, jnp.broadcast_to(seen, values.shape))
+            metrics[f"{name}_unseen"] = mean(values, jnp.broadcast_to(~seen, values.shape))
+        return metrics
+
+    def reset(self, state: State, counted: Array) -> State:
+        """The state after an evaluation: where it was ``counted``, nothing has happened since."""
+        tied, since = jnp.zeros_like(state.tied), jnp.zeros_like(state.since)
+        return replace(state, tied=jnp.where(counted, tied, state.tied), since=jnp.where(counted, since, state.since))
+
+    def finish(self, state: State, context: Context, steps: Array) -> dict[str, Array]:
+        """What is stored once, after the last step: ``[..., L]`` by name."""
+        groups = steps.astype(state.h.dtype) * context.numbers["batch_size"].astype(state.h.dtype)
+        return {
+            "zero_frac_total": jnp.where(steps > 0, state.tied_total.astype(groups.dtype) * (1 / groups), 0),
+            "logits": self.layout.to_lanes(state.logits),
+            "diverged_step": state.diverged,
+        }
+
+
+def _hacked(logits: Array, h: Array) -> Array:
+    """Logits ``[N, M, L]`` with h added to answer 1."""
+    answer = jnp.arange(logits.shape[1])[None, :, None]
+    return logits + jnp.where(answer == 1, h, 0)
+
+
+def _softmax(logits: Array, h: Array, stage: Stage) -> tuple[Array, Array]:
+    """Probabilities ``[N, M, L]`` and the log of their normaliser ``[N, 1, L]`` for logits ``[N, M, L]``."""
+    highest = stage(lambda x, h: largest(_hacked(x, h), 1), logits, h)
+    scaled = stage(lambda x, h, highest: jnp.exp(_hacked(x, h) - highest), logits, h, highest)
+    norm = stage(lambda x: total(x, 1), scaled)
+    policy = stage(lambda x, norm: pin(x * (1 / norm)), scaled, norm)
+    return policy, stage(lambda highest, norm: highest + jnp.log(norm), highest, norm)

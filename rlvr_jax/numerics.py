@@ -1,0 +1,158 @@
+"""Pinned operations: the only floating-point reductions that the core may use.
+
+A cell's numbers must not depend on how many lanes, seeds or devices share its program, to the bit. A compiler may
+reorder a float ``reduce`` with the shape, contract ``a * b + c`` into one rounding where it fuses the two, rewrite a
+broadcast division, and evaluate one expression again inside several kernels. The functions here leave it no choice:
+
+* `total` and `largest` combine along an axis in a fixed order, a halving tree over a zero-padded power of two;
+* `prefix` gives running sums in a fixed order that never decreases for terms >= 0;
+* `pin` keeps a product that feeds an addition from being contracted with it;
+* `Stage` makes a function a kernel group of its own, so that nothing outside is fused into it, and nothing in it is
+  computed twice. This is what makes the core fast as well: without it, XLA's CPU fusion evaluates a softmax's
+  maximum again for every answer.
+
+`tests/test_layers.py` forbids ``sum``, ``mean``, ``max``, ``softmax`` and ``cumsum`` on floats elsewhere in the core.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+#: Longest axis that is combined by an unrolled tree; a longer one is first folded to this length by a loop.
+UNROLLED = 64
+
+#: Answers in one unrolled run of `prefix`; a longer axis is cut into runs of this length.
+RUN = 16
+
+
+def pin(product: Array) -> Array:
+    """The product itself, which no compiler contracts into a fused multiply-add.
+
+    +inf becomes the largest finite number, so overflow must be looked for with `overflows`, not with ``isfinite``.
+    NaN and -inf pass through.
+
+    >>> float(pin(jnp.float32(2) * jnp.float32(3)))
+    6.0
+    """
+    return jnp.minimum(product, jnp.finfo(product.dtype).max)
+
+
+def overflows(x: Array) -> Array:
+    """Whether ``x`` is infinite, NaN, or clipped at the largest finite number by `pin`.
+
+    >>> overflows(jnp.array([1.0, jnp.inf, jnp.nan, -jnp.inf])).tolist()
+    [False, True, True, True]
+    """
+    return ~(jnp.abs(x) < jnp.finfo(x.dtype).max)
+
+
+def total(x: Array, axis: int = 0) -> Array:
+    """Sum along ``axis``, which stays with length 1: a halving tree over the axis zero-padded to a power of two.
+
+    Appending zeros changes no bit of the result, so a masked batch sums like a shorter one.
+
+    >>> total(jnp.arange(5.0)).tolist()
+    [10.0]
+    """
+    return _combine(x, axis, jnp.add, 0)
+
+
+def largest(x: Array, axis: int = 0) -> Array:
+    """Maximum along ``axis``, which stays with length 1; NaN where any entry is NaN.
+
+    >>> largest(jnp.array([1.0, 7.0, 3.0])).tolist()
+    [7.0]
+    """
+    return _combine(x, axis, jnp.maximum, -jnp.inf)
+
+
+def _combine(x: Array, axis: int, operation: Callable[[Array, Array], Array], neutral: float) -> Array:
+    length = x.shape[axis]
+    if length > UNROLLED:
+        x = _padded(x, axis, -length % UNROLLED, neutral)
+
+        def fold(i: Array, folded: Array) -> Array:
+            return operation(folded, lax.dynamic_slice_in_dim(x, i * UNROLLED, UNROLLED, axis))
+
+        first = lax.slice_in_dim(x, 0, UNROLLED, axis=axis)
+        x = lax.fori_loop(1, x.shape[axis] // UNROLLED, fold, first)
+        length = UNROLLED
+    half = 1 << (length - 1).bit_length()
+    x = _padded(x, axis, half - length, neutral)
+    while half > 1:
+        half //= 2
+        x = operation(lax.slice_in_dim(x, 0, half, axis=axis), lax.slice_in_dim(x, half, 2 * half, axis=axis))
+    return x
+
+
+def _padded(x: Array, axis: int, extra: int, value: float) -> Array:
+    if extra == 0:
+        return x
+    shape = list(x.shape)
+    shape[axis] = extra
+    return lax.concatenate([x, jnp.full(shape, value, x.dtype)], axis)
+
+
+def prefix(x: Array, axis: int) -> Array:
+    """Running sums along ``axis``, in a fixed order; they never decrease where ``x >= 0``.
+
+    Up to `RUN` terms are added one after another. A longer axis is cut into runs: a term's sum is the sum over the
+    runs before it plus the running sum within its own. Both parts never decrease, and rounding keeps order, so the
+    result never decreases either: inverse-CDF sampling needs that.
+
+    >>> prefix(jnp.array([[1.0, 2.0, 3.0]]), 1).tolist()
+    [[1.0, 3.0, 6.0]]
+    """
+    length = x.shape[axis]
+    if length <= RUN:
+        return _chain(x, axis)
+    x = _padded(x, axis, -length % RUN, 0)
+    runs = x.shape[axis] // RUN
+    within = _chain(x.reshape((*x.shape[:axis], runs, RUN, *x.shape[axis + 1 :])), axis + 1)
+    ends = lax.index_in_dim(within, RUN - 1, axis + 1, keepdims=False)
+    # one chain, whatever its length: only then is the sum before a run exactly the last sum of the run before it
+    earlier = _chain(lax.slice_in_dim(ends, 0, runs - 1, axis=axis), axis)
+    before = lax.concatenate([jnp.zeros_like(lax.slice_in_dim(ends, 0, 1, axis=axis)), earlier], axis)
+    whole = (jnp.expand_dims(before, axis + 1) + within).reshape(x.shape)
+    return lax.slice_in_dim(whole, 0, length, axis=axis)
+
+
+def _chain(x: Array, axis: int) -> Array:
+    sums = [lax.slice_in_dim(x, 0, 1, axis=axis)]
+    for j in range(1, x.shape[axis]):
+        sums.append(sums[-1] + lax.slice_in_dim(x, j, j + 1, axis=axis))
+    return lax.concatenate(sums, axis)
+
+
+class Stage:
+    """Runs functions as kernel groups of their own inside a compiled program.
+
+    ``stage(function, *operands)`` is ``function(*operands)``, computed once, apart from everything around it. It is a
+    conditional whose condition is always true but known only at run time: the one border that XLA's CPU compiler
+    neither removes nor fuses across (`jax.lax.optimization_barrier` disappears before fusion in jaxlib 0.10).
+
+    Args:
+      go: A traced ``bool[]`` that is true when the program runs, from an argument of the compiled function.
+
+    >>> jax.jit(lambda go, x: Stage(go)(jnp.exp, x))(True, jnp.zeros(2)).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, go: Array):
+        self.go = go
+
+    def __call__(self, function: Callable[..., Any], *operands: Any) -> Any:
+        return self.when(self.go, function, *operands)
+
+    @staticmethod
+    def when(condition: Array, function: Callable[..., Any], *operands: Any) -> Any:
+        """``function(*operands)`` where ``condition`` holds, zeros of the same shapes and types otherwise."""
+        shapes = jax.eval_shape(function, *operands)
+
+        def zeros(*_: Any) -> Any:
+            return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+
+        return lax.cond(condition, function, zeros, *operands)

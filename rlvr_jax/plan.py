@@ -1,0 +1,247 @@
+"""From a grid to programs: which cells share a compiled program, and how they lie in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from rlvr_jax.engine import Segments, Work
+from rlvr_jax.grid import Grid
+from rlvr_jax.lanes import VECTOR, Layout
+from rlvr_jax.types import InvalidInput
+
+#: Numbers in one array of a step, [B, M, L], that still stay in the cache of a core.
+CACHED = 2**17
+
+#: Widest and narrowest row of lanes that a program is given.
+WIDEST, NARROWEST = 256, VECTOR
+
+#: A step's fixed cost, in lanes: what a row of lanes costs beyond its width.
+OVERHEAD = 48
+
+#: Cost of a lane where seeds lie side by side, relative to a lane of one seed: rows are transposed at each step.
+SIDE_BY_SIDE = 1.6
+
+#: Cells whose work is below this share of their program's largest get a program of their own.
+LEAST_SHARE = 0.5
+
+#: Guessed speed of one device, in the numbers a second of `World.work`, for cutting calls to about `CALL_SECONDS`.
+SPEED = 3e9
+CALL_SECONDS = 2.0
+
+#: Bytes that the states of one call may take, on all devices together.
+CALL_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Part:
+    """The cells of one program.
+
+    Attributes:
+      program: The world's static program.
+      cell: int64 ``[N, C, W]``, the cell in each place; padding repeats a cell of the same seed.
+      real: bool ``[N, C, W]``, where a place is not padding.
+      items: Items in one call.
+      segments: Evaluations and time slices.
+      reason: Why these cells have a program of their own, in words.
+    """
+
+    program: Any
+    cell: np.ndarray
+    real: np.ndarray
+    items: int
+    segments: Segments
+    reason: str
+
+    @property
+    def calls(self) -> int:
+        """Calls of the compiled function, time slices included."""
+        return -(-len(self.cell) // self.items) * len(self.segments.begin)
+
+    def work(self, grid: Grid) -> Work:
+        """What the engine needs to train these cells."""
+        inputs, shared = grid.world.inputs(self.program, grid, self.cell)
+        metrics = grid.world.metrics
+        return Work(
+            program=self.program,
+            inputs=inputs,
+            shared=shared,
+            items=self.items,
+            segments=self.segments,
+            metrics=tuple(name for name in grid.keep if not metrics[name].total),
+            finals=("diverged_step", *(name for name in grid.keep if metrics[name].total)),
+        )
+
+
+def make_plan(grid: Grid, devices: int) -> tuple[Part, ...]:
+    """Sorts the cells of a grid into programs; nothing is compiled.
+
+    Cells share a program if they have the same array shapes. A smaller batch or group is masked up to the largest of
+    its program, unless that would waste more than half of its work. Within a program the cells of one seed lie in
+    lanes, sorted by method; where there are few of them, several seeds lie side by side.
+
+    Args:
+      grid: What to train.
+      devices: How many devices share the items of a call.
+    """
+    parts = []
+    for cells, reason in _shapes(grid):
+        for seeds in _alike(grid, cells):
+            layout, cell, real = _arrange(grid, seeds, devices)
+            program = grid.world.program(layout, grid, cell.reshape(-1))
+            items, slices = _call(grid, layout, cell, devices)
+            parts.append(Part(program, cell, real, items, Segments.cut(grid.eval_steps, slices), reason))
+    return tuple(parts)
+
+
+def _shapes(grid: Grid) -> Iterator[tuple[np.ndarray, str]]:
+    """Cells that can share array shapes, and why."""
+    roles = {role: [n for n, p in grid.world.parameters.items() if p.role == role] for role in ("shape", "size")}
+    columns = grid.columns
+    work = grid.world.work(columns)
+    kind = _codes([columns[name] for name in (*roles["shape"], *roles["size"])])
+    first = np.unique(kind, return_index=True)[1]
+    waiting = sorted(first.tolist(), key=lambda i: -work[i])
+    while waiting:
+        largest = waiting[0]
+        same = [
+            i
+            for i in waiting
+            if all(columns[name][i] == columns[name][largest] for name in roles["shape"])
+            and all(columns[name][i] <= columns[name][largest] for name in roles["size"])
+            and work[i] >= LEAST_SHARE * work[largest]
+        ]
+        waiting = [i for i in waiting if i not in same]
+        sizes = ", ".join(f"{name} {columns[name][largest]}" for name in (*roles["shape"], *roles["size"]))
+        reason = f"arrays of {sizes}" + (f" ({len(same)} combinations of sizes by mask)" if len(same) > 1 else "")
+        yield np.flatnonzero(np.isin(kind, kind[same])), reason
+
+
+def _alike(grid: Grid, cells: np.ndarray) -> Iterator[list[tuple[str, np.ndarray]]]:
+    """Seeds with the same number of cells of each method: ``(method, cells [S, n])`` in the order of the blocks."""
+    columns, parameters = grid.columns, grid.world.parameters
+    seed = _codes([columns[n][cells] for n, p in parameters.items() if p.role == "draw"])
+    choices = parameters["method"].choices
+    method = columns["method"][cells]
+    order = np.lexsort((method, seed))
+    cells, seed, method = cells[order], seed[order], method[order]
+    counts = np.bincount(seed * len(choices) + method, minlength=(seed[-1] + 1) * len(choices))
+    counts = counts.reshape(-1, len(choices))
+    if (counts == counts[0]).all():
+        kinds, kind = counts[:1], np.zeros(len(counts), np.intp)
+    else:
+        kinds, kind = np.unique(counts, axis=0, return_inverse=True)
+    for k, count in enumerate(kinds):
+        table = cells[np.isin(seed, np.flatnonzero(kind.reshape(-1) == k))].reshape(-1, count.sum())
+        ends = np.cumsum(count)
+        yield [(choices[m], table[:, ends[m] - count[m] : ends[m]]) for m in range(len(choices)) if count[m]]
+
+
+def _arrange(grid: Grid, blocks: list[tuple[str, np.ndarray]], devices: int) -> tuple[Layout, np.ndarray, np.ndarray]:
+    """The cheapest way to lay out these seeds: lanes of one seed cut into chunks, or seeds side by side."""
+    seeds, lanes = len(blocks[0][1]), sum(cells.shape[1] for _, cells in blocks)
+    columns, first = grid.columns, blocks[0][1][0, 0]
+    most = CACHED / grid.world.row(columns)[first]
+    most = int(min(max(most // VECTOR * VECTOR, NARROWEST), WIDEST))
+
+    def cost(width: int, items: int, side_by_side: bool) -> float:
+        return -(-items // devices) * (width * (SIDE_BY_SIDE if side_by_side else 1) + OVERHEAD)
+
+    options = []
+    for chunks in {-(-lanes // most), -(-lanes // most) + 1, -(-max(devices, seeds) // seeds)}:
+        width = _padded(sum(-(-cells.shape[1] // chunks) for _, cells in blocks))
+        options.append((cost(width, seeds * chunks, False), 1, chunks))
+    step = VECTOR // gcd(lanes, VECTOR)
+    for side in range(step, min(most // lanes, -(-seeds // step) * step) + 1, step):
+        if side > 1:
+            options.append((cost(side * lanes, -(-seeds // side), True), side, 1))
+    _, side, chunks = min(options)
+    if side > 1:
+        return _beside(blocks, side)
+    return _chunked(blocks, chunks)
+
+
+def _padded(lanes: int) -> int:
+    return -(-lanes // VECTOR) * VECTOR
+
+
+def _chunked(blocks: list[tuple[str, np.ndarray]], chunks: int) -> tuple[Layout, np.ndarray, np.ndarray]:
+    """One seed an item; each method's cells are cut into ``chunks`` equal blocks."""
+    sizes = [-(-cells.shape[1] // chunks) for _, cells in blocks]
+    sizes[-1] += _padded(sum(sizes)) - sum(sizes)
+    cell, real = [], []
+    for (_, cells), size in zip(blocks, sizes, strict=True):
+        part = -(-cells.shape[1] // chunks)
+        place = np.arange(size) + part * np.arange(chunks)[:, None]
+        exists = (np.arange(size) < part) & (place < cells.shape[1])
+        cell.append(cells[:, np.minimum(place, cells.shape[1] - 1)])  # [S, chunks, size]
+        real.append(np.broadcast_to(exists, cell[-1].shape))
+    layout = Layout(1, tuple((method, size) for (method, _), size in zip(blocks, sizes, strict=True)))
+    return layout, *(np.concatenate(x, -1).reshape(-1, layout.lanes, 1) for x in (cell, real))
+
+
+def _beside(blocks: list[tuple[str, np.ndarray]], side: int) -> tuple[Layout, np.ndarray, np.ndarray]:
+    """``side`` seeds an item; the last item repeats the last seed."""
+    layout = Layout(side, tuple((method, cells.shape[1]) for method, cells in blocks))
+    table = np.concatenate([cells for _, cells in blocks], 1)  # [S, C]
+    items = -(-len(table) // side)
+    seed = np.arange(items * side)
+    cell = table[np.minimum(seed, len(table) - 1)].reshape(items, side, -1).transpose(0, 2, 1)
+    real = np.broadcast_to((seed < len(table)).reshape(items, 1, side), cell.shape)
+    return layout, cell, real
+
+
+def _call(grid: Grid, layout: Layout, cell: np.ndarray, devices: int) -> tuple[int, int]:
+    """Items in a call and time slices of a training, so that calls are short and their states fit in memory."""
+    first = cell[0, 0, 0]
+    seconds = grid.steps * layout.width * grid.world.work(grid.columns)[first] / SPEED
+    bytes_each = layout.width * grid.world.state(grid.columns)[first] * np.dtype(grid.precision).itemsize
+    fit = int(min(CALL_SECONDS / max(seconds, 1e-9), CALL_BYTES / bytes_each / devices))
+    local = -(-len(cell) // devices)
+    calls = -(-local // max(1, fit))
+    slices = max(1, min(grid.steps, int(np.ceil(seconds / CALL_SECONDS))))
+    return devices * -(-local // calls), slices
+
+
+def result_bytes(grid: Grid) -> int:
+    """Bytes of the results of a grid."""
+    each = 4  # the step of divergence
+    for name in grid.keep:
+        metric = grid.world.metrics[name]
+        size = np.dtype(grid.precision).itemsize * (1 if metric.total else len(grid.eval_steps))
+        for dim in metric.dims:
+            size *= dim_length(grid, dim)
+        each += size
+    return grid.cells * each
+
+
+def dim_length(grid: Grid, dim: str) -> int:
+    """Length of one of the metrics' own dimensions."""
+    if dim in grid.world.labels:
+        return len(grid.world.labels[dim])
+    name = grid.world.sized_by[dim]
+    return int(next((axis.values[name][0] for axis in grid.axes if name in axis.values), grid.fixed.get(name)))
+
+
+def check_memory(grid: Grid, available: int) -> None:
+    """Refuses a grid whose results do not fit into ``available`` bytes."""
+    columns = 8 * grid.cells * len(grid.world.parameters)
+    needed = result_bytes(grid) + columns
+    if needed > available:
+        raise InvalidInput(
+            f"the grid has {grid.cells} cells, whose results and indices take {needed / 2**30:.1f} GiB; "
+            f"{available / 2**30:.1f} GiB is free: keep fewer metrics, evaluations or cells"
+        )
+
+
+def _codes(columns: list[np.ndarray]) -> np.ndarray:
+    """One whole number for each row, equal exactly where the rows are, from 0 without gaps."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if (column == column[0]).all():
+            continue
+        values, place = np.unique(column, return_inverse=True)
+        code = np.unique(code * len(values) + place.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return code
