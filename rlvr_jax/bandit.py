@@ -21,7 +21,7 @@ from scipy.special import log_softmax
 
 from rlvr_jax import draws, engine
 from rlvr_jax.advantages import ESTIMATORS
-from rlvr_jax.bandit_program import Context, Program
+from rlvr_jax.bandit_program import Program
 from rlvr_jax.grid import Grid, make_grid
 from rlvr_jax.lanes import VECTOR, Layout
 from rlvr_jax.numerics import Stage
@@ -341,7 +341,7 @@ def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[s
     counted = np.isin(np.arange(1, steps + 1), grid.eval_steps)
     with jax.enable_x64(True):
         one = jax.tree.map(lambda x: x[0], inputs)
-        draw = (prompts.astype(np.int32)[..., None], uniforms.transpose(0, 2, 1)[..., None])
+        draw = (prompts.astype(np.int32)[..., None], uniforms[..., None])
         first, state, answers, metrics = jax.tree.map(
             np.asarray, _replayed(program, one, shared, draw, counted, np.bool_(True))
         )
@@ -368,9 +368,9 @@ def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Ar
 
     def step(state: Any, now: Any) -> Any:
         number, draw, counted = now
-        state, cumulative = program.step(state, context, draw, number, counted, stage)
-        above = draw[1].transpose(1, 0, 2)[:, :, None, 0] > cumulative[:, None, :, 0]  # [B, G, M + 1]
-        answers = jnp.sum(above, -1, dtype=jnp.int32) - 1
+        state, thresholds = program.step(state, context, draw, number, counted, stage)
+        below = jnp.stack(thresholds)[..., 0].transpose(1, 0, 2).reshape((len(draw[0]), 1, -1))
+        answers = jnp.sum(draw[1] > below, -1, dtype=jnp.int32) - 1  # [B, G]
         metrics = stage.when(counted, lambda state: program.evaluate(state, context, number, stage), state)
         return program.reset(state, counted), (answers, metrics)
 

@@ -21,6 +21,9 @@ from rlvr_jax.numerics import Stage, largest, overflows, pin, prefix, total
 #: Difficulty levels of the task.
 LEVELS = 4
 
+#: Thresholds in one run of `numerics.prefix`.
+LONGEST_RUN = 17
+
 #: Seeds times steps whose draws are made together, enough to fill vectors and small enough for the cache.
 DRAWS_AT_ONCE = 256
 
@@ -104,13 +107,53 @@ class State:
     diverged: Array
 
 
+class Slots(NamedTuple):
+    """What is known of the slots of a batch before they learn; every array begins with the slots.
+
+    Attributes:
+      logits: ``[B, M, L]``.
+      samples: ``[B, G, L]`` or ``[B, G, 1]``, a uniform for each sample; -2 for those beyond a lane's group.
+      active: bool ``[B, 1, L]``, whether a slot belongs to a lane's batch; None where all do.
+      log_ref: ``[B, M, L]`` or ``[B, M, 1]``, log-probabilities of the reference; None without a KL penalty.
+      memory: For each method block the estimator's rows ``[B, 1, L_block]`` by name.
+    """
+
+    logits: Array
+    samples: Array
+    active: Array | None
+    log_ref: Array | None
+    memory: list[dict[str, Array]]
+
+
+class Learned(NamedTuple):
+    """What the slots of a batch have learned; every array begins with the slots.
+
+    Attributes:
+      terms: Of the gradient of the logits, the arguments of `_gradient`.
+      of_h: ``[B, 1, L]``, each slot's part of the gradient of h.
+      size: ``[1, 1, L]``, the largest updated logit in absolute value.
+      squares: ``[B, 1, L]``, squared norm of each slot's gradient; 0 unless asked for.
+      tied: bool ``[B, 1, L]``, groups whose rewards are all equal.
+      memory: As in `Slots`, updated.
+      thresholds: What answers were drawn by, see `_thresholds`.
+    """
+
+    terms: tuple[Any, ...]
+    of_h: Array
+    size: Array
+    squares: Array
+    tied: Array
+    memory: list[dict[str, Array]]
+    thresholds: list[Array]
+
+
 class Advantage(NamedTuple):
-    """Advantages of a batch, divided by the group's size.
+    """Advantages of some slots, divided by the group's size.
 
     Attributes:
       by_class: ``[B, 3, L]`` for a correct, a hacking and a wrong answer.
       over_group: ``[B, 1, L]``, their sum over the group's samples.
-      tied: bool ``[1, B, L]``, groups whose rewards are all equal.
+      tied: bool ``[B, 1, L]``, groups whose rewards are all equal.
       memory: The estimators' new rows ``[B, 1, L_block]``.
     """
 
@@ -193,7 +236,7 @@ class Program:
         """Prompts and uniforms of the steps ``[N]``.
 
         Returns:
-          Prompts int32 ``[N, B, W]``, distinct within a batch, and uniforms ``[N, G, B, W]``.
+          Prompts int32 ``[N, B, W]``, distinct within a batch, and uniforms ``[N, B, G, W]``.
         """
         steps = steps.astype(jnp.uint32)[:, None]
         key = draws.step_key(context.prompt_seed[None], draws.Stream.PROMPTS, steps)  # [N, W]
@@ -205,11 +248,11 @@ class Program:
         if self.subset:
             prompts = context.pool[jnp.arange(self.layout.seeds)[None, None], prompts]
         key = draws.step_key(context.answer_seed[None], draws.Stream.ANSWERS, steps)
-        pair = jnp.arange((self.group + 1) // 2, dtype=jnp.uint32)[None, :, None, None]
-        counter = (pair, slot[None, None, :, None])
-        words = draws.threefry([word[:, None, None] for word in key], counter)  # two of [N, G / 2, B, W]
-        words = jnp.stack(words, 2).reshape((len(steps), -1, self.batch, self.layout.seeds))
-        return prompts, draws.uniforms(words[:, : self.group], context.ref_logits.dtype)
+        pair = jnp.arange((self.group + 1) // 2, dtype=jnp.uint32)[None, None, :, None]
+        counter = (pair, slot[None, :, None, None])
+        words = draws.threefry([word[:, None, None] for word in key], counter)  # two of [N, B, G / 2, W]
+        words = jnp.stack(words, 3).reshape((len(steps), self.batch, -1, self.layout.seeds))
+        return prompts, draws.uniforms(words[:, :, : self.group], context.ref_logits.dtype)
 
     def step(
         self,
@@ -219,145 +262,115 @@ class Program:
         step: Array,
         last: Array,
         stage: Stage,
-    ) -> tuple[State, Array]:
+    ) -> tuple[State, list[Array]]:
         """One training step.
 
         Args:
           state: Before the step.
           context: Of the training.
-          draw: Prompts int32 ``[B, W]`` and uniforms ``[G, B, W]``.
+          draw: Prompts int32 ``[B, W]`` and uniforms ``[B, G, W]``.
           step: Its number, 1 to T.
           last: Whether an evaluation follows, for which `State.grad_norm` is wanted.
           stage: Of the program.
 
         Returns:
-          The state after the step and the cumulative probabilities ``[B, M + 1, L]`` that answers were drawn from:
-          a sample with uniform u is answer ``sum(u > cumulative) - 1``.
+          The state after the step and the thresholds that answers were drawn by: a sample with uniform u is answer
+          ``sum(u > thresholds) - 1``.
         """
         layout = self.layout
         numbers = {name: x[None, None] for name, x in context.numbers.items()}
         h, hack_reward = state.h[None, None], context.hack_reward(step)[None, None]
         prompts, uniforms = draw
         rows = layout.rows(prompts, self.prompts)
-        logits = stage(layout.gather, state.logits, rows)  # [B, M, L]
-        policy, log_norm = _softmax(logits, h, stage)
-        cumulative = stage(self._cumulative, policy)
-        above = stage(self._count, cumulative, stage(self._samples, uniforms, numbers))
-        memory = [{name: layout.gather(table, rows) for name, table in block.items()} for block in state.memory]
-        advantage = stage(self._advantage, above, memory, hack_reward, numbers)
-        distance = self._kl_gradient(logits, policy, log_norm, h, context, rows, stage) if self.kl else None
-        terms = (above, policy, advantage.by_class, advantage.over_group, distance, numbers)
-        of_h = stage(lambda *terms: total(self._gradient(*terms, answers=slice(1, 2))), *terms)  # [1, 1, L]
-        updated = stage(lambda logits, *terms: logits + pin(terms[-1]["lr"] * self._gradient(*terms)), logits, *terms)
+        slots = Slots(
+            logits=stage(layout.gather, state.logits, rows),
+            samples=stage(self._samples, uniforms, numbers),
+            active=jnp.arange(self.batch)[:, None, None] < numbers["batch_size"] if self.batch_masked else None,
+            log_ref=stage(lambda t, rows: layout.spread(layout.gather(t, rows)), context.log_ref, rows)
+            if self.kl
+            else None,
+            memory=[{name: layout.gather(table, rows) for name, table in block.items()} for block in state.memory],
+        )
+        learned = self._learn(slots, h, hack_reward, numbers, last, stage)
+        of_h = stage(total, learned.of_h)  # [1, 1, L]
         updated_h = h + pin(numbers["lr_h"] * of_h)
-        size = stage(lambda updated: largest(largest(jnp.abs(updated), 1)), updated)
-        broken = (overflows(size) | overflows(updated_h))[0, 0]
+        broken = (overflows(learned.size) | overflows(updated_h))[0, 0]
         alive = (state.diverged < 0) & ~broken
-        norm = stage.when(last, self._norm, of_h, *terms)[0, 0]
-        tied = jnp.sum(advantage.tied[0], 0, dtype=jnp.int32)
+        logits = stage(
+            lambda alive, x, *terms: jnp.where(alive, _updated(x, *terms), x),
+            alive[None, None],
+            slots.logits,
+            *learned.terms,
+        )
+        norm = stage.when(
+            last, lambda squares, of_h: jnp.sqrt(total(squares) + pin(of_h * of_h)), learned.squares, of_h
+        )
+        tied = jnp.sum(learned.tied[:, 0], 0, dtype=jnp.int32)
         state = State(
-            logits=layout.scatter(state.logits, rows, jnp.where(alive[None, None], updated, logits)),
+            logits=layout.scatter(state.logits, rows, logits),
             h=jnp.where(alive, updated_h[0, 0], state.h),
             memory=tuple(
                 {name: layout.scatter(table, rows, new[name]) for name, table in block.items()}
-                for block, new in zip(state.memory, advantage.memory, strict=True)
+                for block, new in zip(state.memory, learned.memory, strict=True)
             ),
             tied=state.tied + tied,
             tied_total=state.tied_total + tied,
             since=state.since + 1,
-            grad_norm=jnp.where(last, norm, state.grad_norm),
+            grad_norm=jnp.where(last, norm[0, 0], state.grad_norm),
             diverged=jnp.where((state.diverged < 0) & broken, step, state.diverged),
         )
-        return state, cumulative
-
-    def _cumulative(self, policy: Array) -> Array:
-        """-1, then the cumulative probabilities of all answers but the last, then 2: ``[B, M + 1, L]``."""
-        end = (policy.shape[0], 1, policy.shape[2])
-        sums = prefix(policy[:, :-1], 1)
-        return jnp.concatenate([jnp.full(end, -1, sums.dtype), sums, jnp.full(end, 2, sums.dtype)], 1)
+        return state, learned.thresholds
 
     def _samples(self, uniforms: Array, numbers: dict[str, Array]) -> Array:
-        """Uniforms ``[G, B, L]`` (``[G, B, 1]`` where all lanes share them); those beyond a lane's group are -2."""
+        """Uniforms ``[B, G, L]`` (``[B, G, 1]`` where all lanes share them); those beyond a lane's group are -2."""
         spread = self.layout.spread(uniforms)
         if not self.group_masked:
             return spread
-        return jnp.where(jnp.arange(self.group)[:, None, None] < numbers["group_size"], spread, -2)
+        return jnp.where(jnp.arange(self.group)[None, :, None] < numbers["group_size"], spread, -2)
 
-    def _count(self, cumulative: Array, samples: Array) -> Array:
-        """Samples above each cumulative probability, int32 ``[B, M + 1, L]``: answer j was drawn n[j] - n[j+1] times."""
-        above = jnp.zeros(cumulative.shape, jnp.int32)
-        for g in range(self.group):
-            above = above + (samples[g][:, None] > cumulative)
-        return above
+    def _learn(
+        self, slots: Slots, h: Array, hack_reward: Array, numbers: dict[str, Array], last: Array, stage: Stage
+    ) -> Learned:
+        """What the slots of a batch learn; no slot knows of another."""
+        policy, log_norm = _softmax(slots.logits, h, stage)
+        thresholds = stage(_thresholds, policy)
+        above = stage(_above, thresholds, slots.samples)
+        advantage = stage(self._advantage, above, slots, hack_reward, numbers)
+        distance = None if slots.log_ref is None else _kl_gradient(slots, policy, log_norm, h, stage)
+        terms = (above, policy, advantage.by_class, advantage.over_group, slots.active, distance, numbers)
+        return Learned(
+            terms=terms,
+            of_h=stage(lambda *terms: _gradient(*terms, answers=slice(1, 2)), *terms),
+            size=stage(lambda *terms: largest(largest(jnp.abs(_updated(*terms)), 1)), slots.logits, *terms),
+            squares=stage.when(last, lambda *terms: total(_squared(_gradient(*terms)), 1), *terms),
+            tied=advantage.tied,
+            memory=advantage.memory,
+            thresholds=thresholds,
+        )
 
-    def _active(self, numbers: dict[str, Array]) -> Array:
-        """Whether a slot belongs to the lane's batch, ``[B, 1, L]``."""
-        return jnp.arange(self.batch)[:, None, None] < numbers["batch_size"]
-
-    def _advantage(
-        self, above: Array, memory: list[dict[str, Array]], hack_reward: Array, numbers: dict[str, Array]
-    ) -> Advantage:
+    def _advantage(self, above: Array, slots: Slots, hack_reward: Array, numbers: dict[str, Array]) -> Advantage:
         count = above[:, :3].astype(hack_reward.dtype).transpose(1, 0, 2)
         weight = jnp.concatenate([count[0:1] - count[1:2], count[1:2] - count[2:3], count[2:3]])
         offset = numbers["reward_offset"]
         reward = jnp.concatenate([1 + offset, hack_reward + offset, offset])  # [3, 1, L]
         size = numbers["group_size"].astype(reward.dtype)
-        active = self._active(numbers).transpose(1, 0, 2)
+        active = None if slots.active is None else slots.active.transpose(1, 0, 2)
         parts, updates = [], []
-        for (method, _), lanes, rows in zip(self.layout.blocks, self.layout.slices, memory, strict=True):
+        for (method, _), lanes, rows in zip(self.layout.blocks, self.layout.slices, slots.memory, strict=True):
             old = {name: row.transpose(1, 0, 2) for name, row in rows.items()}
             group = Group(reward[..., lanes], weight[..., lanes], size[..., lanes], old)
             part, new = ESTIMATORS[method].function(group, {name: x[..., lanes] for name, x in numbers.items()})
             parts.append(part)
-            if self.batch_masked:
+            if active is not None:
                 new = {name: jnp.where(active[..., lanes], x, old[name]) for name, x in new.items()}
             updates.append({name: x.transpose(1, 0, 2) for name, x in new.items()})
         advantage = jnp.concatenate(parts, -1)
         tied = Group(reward, weight, size).tied()
-        if self.batch_masked:
+        if active is not None:
             advantage, tied = jnp.where(active, advantage, 0), tied & active
         weighted = advantage * (1 / size)
-        over_group = total(pin(weight * weighted)).transpose(1, 0, 2)
-        return Advantage(weighted.transpose(1, 0, 2), over_group, tied, updates)
-
-    def _kl_gradient(
-        self, logits: Array, policy: Array, log_norm: Array, h: Array, context: Context, rows: Array, stage: Stage
-    ) -> Array:
-        """Gradient of KL(π || ref) for the logits, ``[B, M, L]``."""
-        ref = stage(lambda table, rows: self.layout.spread(self.layout.gather(table, rows)), context.log_ref, rows)
-        ratio = stage(lambda x, h, log_norm, ref: (_hacked(x, h) - log_norm) - ref, logits, h, log_norm, ref)
-        kl = stage(lambda policy, ratio: total(pin(policy * ratio), 1), policy, ratio)
-        return stage(lambda policy, ratio, kl: pin(policy * (ratio - kl)), policy, ratio, kl)
-
-    def _gradient(
-        self,
-        above: Array,
-        policy: Array,
-        by_class: Array,
-        over_group: Array,
-        distance: Array | None,
-        numbers: dict[str, Array],
-        answers: slice = slice(None),
-    ) -> Array:
-        """Ascent direction for the logits of the batch, ``[B, M, L]`` or some answers of it.
-
-        The score-function gradient (1/G) Σᵢ Aᵢ (onehot(yᵢ) - π) on counts, less kl_coef times the gradient of the KL.
-        """
-        count = (above[:, :-1] - above[:, 1:])[:, answers].astype(policy.dtype)
-        answer = jnp.arange(self.answers)[None, answers, None]
-        correct, hack, wrong = by_class[:, 0:1], by_class[:, 1:2], by_class[:, 2:3]
-        advantage = jnp.where(answer == 0, correct, jnp.where(answer == 1, hack, wrong))
-        gradient = pin(count * advantage) - pin(policy[:, answers] * over_group)
-        if distance is None:
-            return gradient
-        penalised = numbers["kl_coef"] > 0
-        if self.batch_masked:
-            penalised = penalised & self._active(numbers)
-        return jnp.where(penalised, gradient - pin(numbers["kl_coef"] * distance[:, answers]), gradient)
-
-    def _norm(self, of_h: Array, *terms: Any) -> Array:
-        gradient = self._gradient(*terms)
-        return jnp.sqrt(total(total(pin(gradient * gradient), 1)) + pin(of_h * of_h))
+        over_group = total(pin(weight * weighted))
+        return Advantage(*(x.transpose(1, 0, 2) for x in (weighted, over_group, tied)), updates)
 
     def evaluate(self, state: State, context: Context, step: Array, stage: Stage) -> dict[str, Array]:
         """Exact metrics of the policy, from the probabilities of all prompts: ``[..., L]`` by name."""
@@ -436,3 +449,79 @@ def _softmax(logits: Array, h: Array, stage: Stage) -> tuple[Array, Array]:
     norm = stage(lambda x: total(x, 1), scaled)
     policy = stage(lambda x, norm: pin(x * (1 / norm)), scaled, norm)
     return policy, stage(lambda highest, norm: highest + jnp.log(norm), highest, norm)
+
+
+def _runs(answers: int) -> tuple[int, int]:
+    """Into how many runs, of which length, the M + 1 thresholds of M answers are cut."""
+    runs = -(-(answers + 1) // LONGEST_RUN)
+    return runs, -(-(answers + 1) // runs)
+
+
+def _thresholds(policy: Array) -> list[Array]:
+    """-1, then the cumulative probabilities of all answers but the last, then 2s: R arrays ``[B, runs, L]``.
+
+    Threshold a * R + j is entry a of array j.
+    """
+    answers = policy.shape[1]
+    runs, length = _runs(answers)
+    padded = jnp.pad(policy, ((0, 0), (0, runs * length - answers), (0, 0)))
+    first = jnp.arange(runs)[None, :, None] * length
+    thresholds = []
+    for j, sums in enumerate(prefix(padded, runs)):
+        sums = jnp.where(first + j == 0, -1, sums)
+        thresholds.append(jnp.where(first + j >= answers, 2, sums))
+    return thresholds
+
+
+def _above(thresholds: list[Array], samples: Array) -> Array:
+    """Samples above each threshold, int32 ``[B, > M, L]``: answer j was drawn n[j] - n[j + 1] times."""
+    counts = []
+    for threshold in thresholds:
+        count = jnp.zeros(threshold.shape, jnp.int32)
+        for g in range(samples.shape[1]):
+            count = count + (samples[:, g : g + 1] > threshold)
+        counts.append(count)
+    return jnp.stack(counts, 2).reshape((counts[0].shape[0], -1, counts[0].shape[2]))
+
+
+def _kl_gradient(slots: Slots, policy: Array, log_norm: Array, h: Array, stage: Stage) -> Array:
+    """Gradient of KL(π || ref) for the logits, ``[B, M, L]``."""
+    ratio = stage(
+        lambda x, h, log_norm, ref: (_hacked(x, h) - log_norm) - ref, slots.logits, h, log_norm, slots.log_ref
+    )
+    kl = stage(lambda policy, ratio: total(pin(policy * ratio), 1), policy, ratio)
+    return stage(lambda policy, ratio, kl: pin(policy * (ratio - kl)), policy, ratio, kl)
+
+
+def _gradient(
+    above: Array,
+    policy: Array,
+    by_class: Array,
+    over_group: Array,
+    active: Array | None,
+    distance: Array | None,
+    numbers: dict[str, Array],
+    answers: slice = slice(None),
+) -> Array:
+    """Ascent direction for the logits, ``[B, M, L]`` or some answers of it.
+
+    The score-function gradient (1/G) Σᵢ Aᵢ (onehot(yᵢ) - π) on counts, less kl_coef times the gradient of the KL.
+    """
+    count = above[:, : policy.shape[1]] - above[:, 1 : policy.shape[1] + 1]
+    answer = jnp.arange(policy.shape[1])[None, answers, None]
+    correct, hack, wrong = by_class[:, 0:1], by_class[:, 1:2], by_class[:, 2:3]
+    advantage = jnp.where(answer == 0, correct, jnp.where(answer == 1, hack, wrong))
+    gradient = pin(count[:, answers].astype(policy.dtype) * advantage) - pin(policy[:, answers] * over_group)
+    if distance is None:
+        return gradient
+    penalised = numbers["kl_coef"] > 0 if active is None else (numbers["kl_coef"] > 0) & active
+    return jnp.where(penalised, gradient - pin(numbers["kl_coef"] * distance[:, answers]), gradient)
+
+
+def _updated(logits: Array, *terms: Any) -> Array:
+    """Logits after the step, ``[B, M, L]``."""
+    return logits + pin(terms[-1]["lr"] * _gradient(*terms))
+
+
+def _squared(x: Array) -> Array:
+    return pin(x * x)

@@ -5,7 +5,7 @@ reorder a float ``reduce`` with the shape, contract ``a * b + c`` into one round
 broadcast division, and evaluate one expression again inside several kernels. The functions here leave it no choice:
 
 * `total` and `largest` combine along an axis in a fixed order, a halving tree over a zero-padded power of two;
-* `prefix` gives running sums in a fixed order that never decreases for terms >= 0;
+* `prefix` gives running sums in a fixed order that never decrease for terms >= 0;
 * `pin` keeps a product that feeds an addition from being contracted with it;
 * `Stage` makes a function a kernel group of its own, so that nothing outside is fused into it, and nothing in it is
   computed twice. This is what makes the core fast as well: without it, XLA's CPU fusion evaluates a softmax's
@@ -22,10 +22,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 #: Longest axis that is combined by an unrolled tree; a longer one is first folded to this length by a loop.
-UNROLLED = 64
-
-#: Answers in one unrolled run of `prefix`; a longer axis is cut into runs of this length.
-RUN = 16
+UNROLLED = 256
 
 
 def pin(product: Array) -> Array:
@@ -96,35 +93,31 @@ def _padded(x: Array, axis: int, extra: int, value: float) -> Array:
     return lax.concatenate([x, jnp.full(shape, value, x.dtype)], axis)
 
 
-def prefix(x: Array, axis: int) -> Array:
-    """Running sums along ``axis``, in a fixed order; they never decrease where ``x >= 0``.
+def prefix(x: Array, runs: int) -> list[Array]:
+    """Sums of the terms before each term along axis 1, in a fixed order; they never decrease where ``x >= 0``.
 
-    Up to `RUN` terms are added one after another. A longer axis is cut into runs: a term's sum is the sum over the
-    runs before it plus the running sum within its own. Both parts never decrease, and rounding keeps order, so the
-    result never decreases either: inverse-CDF sampling needs that.
+    The axis is cut into runs. A sum is the sum over the runs before its own plus the sum within its run. Both parts
+    never decrease, and rounding keeps order, so neither does their sum: inverse-CDF sampling needs that.
 
-    >>> prefix(jnp.array([[1.0, 2.0, 3.0]]), 1).tolist()
-    [[1.0, 3.0, 6.0]]
+    Args:
+      x: ``[B, runs * R, L]``.
+      runs: How many runs; with few, long ones little is done at once, with many, short ones their ends take longer.
+
+    Returns:
+      R arrays ``[B, runs, L]``: entry a of array j is the sum of the first ``a * R + j`` terms.
+
+    >>> [s[0, :, 0].tolist() for s in prefix(jnp.array([[[1.0], [2.0], [3.0], [4.0]]]), 2)]
+    [[0.0, 3.0], [1.0, 6.0]]
     """
-    length = x.shape[axis]
-    if length <= RUN:
-        return _chain(x, axis)
-    x = _padded(x, axis, -length % RUN, 0)
-    runs = x.shape[axis] // RUN
-    within = _chain(x.reshape((*x.shape[:axis], runs, RUN, *x.shape[axis + 1 :])), axis + 1)
-    ends = lax.index_in_dim(within, RUN - 1, axis + 1, keepdims=False)
-    # one chain, whatever its length: only then is the sum before a run exactly the last sum of the run before it
-    earlier = _chain(lax.slice_in_dim(ends, 0, runs - 1, axis=axis), axis)
-    before = lax.concatenate([jnp.zeros_like(lax.slice_in_dim(ends, 0, 1, axis=axis)), earlier], axis)
-    whole = (jnp.expand_dims(before, axis + 1) + within).reshape(x.shape)
-    return lax.slice_in_dim(whole, 0, length, axis=axis)
-
-
-def _chain(x: Array, axis: int) -> Array:
-    sums = [lax.slice_in_dim(x, 0, 1, axis=axis)]
-    for j in range(1, x.shape[axis]):
-        sums.append(sums[-1] + lax.slice_in_dim(x, j, j + 1, axis=axis))
-    return lax.concatenate(sums, axis)
+    terms = x.reshape((x.shape[0], runs, -1, x.shape[2]))
+    within = [terms[:, :, 0]]
+    for j in range(1, terms.shape[2]):
+        within.append(within[-1] + terms[:, :, j])
+    before = [jnp.zeros_like(within[0][:, :1])]
+    for a in range(runs - 1):
+        before.append(before[-1] + within[-1][:, a : a + 1])
+    ends = lax.concatenate(before, 1)
+    return [ends, *(ends + part for part in within[:-1])]
 
 
 class Stage:

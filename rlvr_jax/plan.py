@@ -150,7 +150,8 @@ def _arrange(grid: Grid, blocks: list[tuple[str, np.ndarray]], devices: int) -> 
         return -(-items // devices) * (width * (SIDE_BY_SIDE if side_by_side else 1) + OVERHEAD)
 
     options = []
-    for chunks in {-(-lanes // most), -(-lanes // most) + 1, -(-max(devices, seeds) // seeds)}:
+    fewest = -(-lanes // most)
+    for chunks in {fewest, fewest + 1, max(fewest, -(-devices // seeds))}:
         width = _padded(sum(-(-cells.shape[1] // chunks) for _, cells in blocks))
         options.append((cost(width, seeds * chunks, False), 1, chunks))
     step = VECTOR // gcd(lanes, VECTOR)
