@@ -1,0 +1,85 @@
+"""Final accuracy against the learning rate, one curve for each method.
+
+The best learning rate of a method is chosen on one half of the seeds and reported on the other: the best of
+many noisy means looks too good on the seeds that chose it.
+
+    python figures/learning_rate.py results/learning_rate --out out
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from rlvr_jax import captions, figure_script, plots
+from rlvr_jax.intervals import t_interval
+
+NEEDS = {"dims": ("method", "lr", "step"), "variables": ("accuracy",)}
+
+
+def best(final: xr.DataArray) -> list[dict[str, Any]]:
+    """Choose the learning rate of each method on the first half of the seeds and report it on the second.
+
+    Args:
+        final: final accuracy, dimensions method, lr and seed.
+
+    Returns:
+        For each method its name, ``lr``, and mean, half_width, sd and n over the seeds that did not choose;
+        nothing with fewer than two seeds.
+    """
+    half = final.sizes.get("seed", 1) // 2
+    if half == 0:
+        return []
+    choosing = t_interval(final.isel(seed=slice(None, half)))["mean"]
+    reporting = t_interval(final.isel(seed=slice(half, None)))
+    rows = []
+    for method in final["method"].values:
+        mean = choosing.sel({"method": method}).dropna("lr")
+        if mean.size > 0:
+            chosen = reporting.sel({"method": method, "lr": mean.idxmax("lr")})
+            place = {"method": str(method), "lr": float(chosen["lr"])}
+            rows += [{**place, **row} for row in captions.records(chosen)]
+    return rows
+
+
+def facts(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the caption: the best learning rate of each method, and the curves."""
+    dataset = figure_script.prepare(dataset, NEEDS)
+    final = dataset["accuracy"].isel(step=-1)
+    what = f"Accuracy after {int(final['step'])} training steps against the learning rate."
+    rings = best(final)
+    if rings:
+        what += " A ring is the best learning rate of a method, chosen on the first half of the seeds,"
+        what += " at its mean over the second half."
+    numbers = {"best_on_other_seeds": rings, "final_accuracy": captions.records(t_interval(final))}
+    return captions.caption(dataset, what, numbers)
+
+
+def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
+    """Draw the sensitivity curves, with a ring at the best learning rate of each method."""
+    final = figure_script.prepare(dataset, NEEDS)["accuracy"].isel(step=-1)
+    looks = plots.method_looks(final["method"].values.tolist())
+    with plots.style():
+        figure = plots.new_figure(venue, height=2.4)
+        (axes,) = plots.panels(figure, 1, 1)
+        for method, look in looks.items():
+            plots.sensitivity(axes, "lr", final.sel({"method": method}), **look.line())
+        for i, row in enumerate(best(final)):
+            look = {"color": looks[row["method"]].color, "fillstyle": "none", "markeredgewidth": 0.9}
+            size = 5.0 + 2.0 * i  # rings at one place stay apart
+            axes.plot(row["lr"], row["mean"], "o", markersize=size, clip_on=False, **look)
+        axes.set_xlabel("learning rate (log scale)")
+        axes.set_ylabel("final accuracy (fraction correct)")
+        plots.legend_above(figure, axes)
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a script; return the exit code."""
+    return figure_script.run("learning_rate", __doc__, NEEDS, draw, facts, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""Figures at print size: one style, one look per method, a few drawing verbs, one way to write the files.
+
+The only module of the library that imports matplotlib; pyplot and global settings are left alone, and a
+figure is drawn inside ``with style():``. Every band and error bar is the 95 % t-interval of the mean over
+seeds.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from rlvr_jax.intervals import t_interval
+from rlvr_jax.types import InvalidInput
+
+# Text widths in inches. A figure is placed unscaled, so the point sizes below are those in print.
+WIDTHS = {"neurips": 5.5, "iclr": 5.5, "icml": 6.75, "icml-column": 3.25, "tmlr": 6.5}
+
+STYLE: dict[Any, Any] = {
+    "font.family": "serif",
+    "font.serif": ["STIXGeneral", "DejaVu Serif"],
+    "mathtext.fontset": "stix",
+    "font.size": 8.0,
+    **dict.fromkeys(("figure.labelsize", "axes.titlesize", "axes.labelsize"), 8.0),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7.0),
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "legend.handletextpad": 0.6,
+    "legend.columnspacing": 1.4,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "0.9",
+    "grid.linewidth": 0.5,
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width", "hatch.linewidth"), 0.6),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
+    "xtick.minor.width": 0.4,
+    "xtick.minor.size": 1.5,
+    "lines.markersize": 3.6,
+    "lines.markeredgewidth": 0.5,
+    "figure.constrained_layout.use": True,
+    **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.03),  # inches
+    "pdf.fonttype": 42,
+    "savefig.dpi": 300,
+}
+
+PALETTE = matplotlib.color_sequences["petroff6"]
+DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
+FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a curve or bar is told apart, in colour and in grey."""
+
+    label: str
+    color: Any
+    dashes: Any
+    marker: str
+    hatch: str = ""
+    width: float = 1.2  # points
+    first_mark: int = 0  # curves that coincide carry their markers at different places
+
+    def line(self) -> dict[str, Any]:
+        """Return this look as keywords of ``curve_with_band``."""
+        line = {"color": self.color, "linestyle": self.dashes, "marker": self.marker, "linewidth": self.width}
+        return {"label": self.label, "first_mark": self.first_mark, **line}
+
+
+# Without a reward offset the first three nearly coincide: "none" is broad, to show beneath the others.
+KNOWN_LOOKS = {
+    "none": Look("no baseline", PALETTE[4], "-", "o", "....", width=2.8, first_mark=0),
+    "learned": Look("learned baseline", PALETTE[1], DASHES[1], "s", "////", first_mark=1),
+    "rloo": Look("RLOO", PALETTE[0], DASHES[2], "^", r"\\\\", first_mark=2),
+    "group": Look("group mean", PALETTE[3], DASHES[3], "D", "xxxx", first_mark=3),
+    "grpo": Look("GRPO", PALETTE[2], "-", "v", "", first_mark=4),
+}
+
+
+def method_looks(methods: Iterable[str]) -> dict[str, Look]:
+    """Give every method its look; the five of the lecture always have the same.
+
+    Any other gets the next free one in sorted order: pass all methods of the results (or of the registry),
+    and a method looks the same in all their figures. Colour and marker are distinct for 42 of them.
+
+    Example:
+        >>> method_looks(["grpo", "rloo"])["rloo"].label
+        'RLOO'
+    """
+    methods = list(methods)
+    looks = dict(KNOWN_LOOKS)
+    for k, name in enumerate(sorted(set(methods) - set(KNOWN_LOOKS))):
+        color, dashes = PALETTE[(5 + k) % len(PALETTE)], DASHES[k % len(DASHES)]
+        marker, hatch = FREE_MARKERS[k % len(FREE_MARKERS)], FREE_HATCHES[k % len(FREE_HATCHES)]
+        looks[name] = Look(name, color, dashes, marker, hatch, first_mark=k)
+    return {name: looks[name] for name in methods}
+
+
+def ordered_looks(values: Sequence[float], symbol: str) -> list[Look]:
+    """Give the rising values of a parameter looks from light to dark, labelled ``"symbol = value"``."""
+    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.15, 1.0, len(values)))
+    markers = [*(look.marker for look in KNOWN_LOOKS.values()), *FREE_MARKERS]
+    return [
+        Look(f"{symbol} = {value:g}", tuple(shade), "-", markers[i % len(markers)])
+        for i, (value, shade) in enumerate(zip(values, shades, strict=True))
+    ]
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Switch to the style of the project, on top of matplotlib's defaults and not of the user's settings."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+def width_of(venue: str) -> float:
+    """Return the text width of ``venue`` in inches."""
+    if venue not in WIDTHS:
+        raise InvalidInput(f"venue: {venue!r} is not one of {', '.join(WIDTHS)}")
+    return WIDTHS[venue]
+
+
+def new_figure(venue: str, height: float) -> Figure:
+    """Return an empty figure, as wide as the text of ``venue`` and ``height`` inches high."""
+    return Figure(figsize=(width_of(venue), height))
+
+
+def columns(venue: str, count: int, narrowest: float) -> int:
+    """Return how many of ``count`` panels fit side by side, each at least ``narrowest`` inches wide."""
+    return max(1, min(count, int(width_of(venue) / narrowest)))
+
+
+def panels(parent: Figure | SubFigure, count: int, across: int) -> list[Axes]:
+    """Return ``count`` axes with common scales, ``across`` in a row; the last row may stay unfinished."""
+    grid = parent.subplots(math.ceil(count / across), across, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes in grid[count:]:
+        axes.remove()
+    for axes in grid[max(count - across, 0) : count]:
+        axes.tick_params(labelbottom=True)  # shared axes hide them above an empty place
+    return list(grid[:count])
+
+
+def legend_above(parent: Figure | SubFigure, axes: Axes) -> None:
+    """Put the legend of ``axes`` above the panels, where it covers no data, in as few rows as fit."""
+    entries = zip(*axes.get_legend_handles_labels(), strict=True)
+    # Bars first, then the lines across them; a line needs room to show its dashes.
+    handles, labels = zip(*sorted(entries, key=lambda entry: isinstance(entry[0], Line2D)), strict=True)
+    length = 2.2 if isinstance(handles[0], Line2D) else 1.3
+    for rows in range(1, len(labels) + 1):
+        shape = {"ncols": math.ceil(len(labels) / rows), "handlelength": length}
+        legend = parent.legend(handles, labels, loc="outside upper center", **shape)
+        if shape["ncols"] == 1 or legend.get_window_extent().width <= parent.bbox.width:
+            return
+        legend.remove()
+
+
+def curve_with_band(
+    axes: Axes, x: str, values: xr.DataArray, over: str = "seed", first_mark: int = 0, **line: Any
+) -> Line2D:
+    """Draw the mean over ``over`` against the coordinate ``x``, with its 95 % t-interval as a band.
+
+    Args:
+        axes: where to draw.
+        x: the dimension along the horizontal axis.
+        values: dimensions ``x`` and ``over``; NaN leaves a gap, and a single run has no interval and no band.
+        over: the replicates.
+        first_mark: index of the first point that carries a marker.
+        line: keywords of the curve; ``Look.line`` gives them.
+
+    Returns:
+        The curve; its band, if it has one, is the last of ``axes.collections``.
+
+    Example:
+        >>> curve_with_band(axes, "step", results.accuracy.sel({"method": "grpo"}), **looks["grpo"].line())
+    """
+    interval = t_interval(values, over)
+    at, mean, half = values[x].values, interval["mean"].values, interval["half_width"].values
+    if np.isfinite(half).any():
+        axes.fill_between(at, mean - half, mean + half, color=line.get("color"), alpha=0.22, linewidth=0)
+    every = max(1, len(at) // 5)  # a marker on each of many points would hide the curve
+    (curve,) = axes.plot(at, mean, markevery=(first_mark % every, every), markeredgecolor="white", **line)
+    return curve
+
+
+def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "seed", **line: Any) -> Line2D:
+    """Draw a value against a parameter on a log axis, with the band of ``curve_with_band``.
+
+    Args:
+        axes: where to draw.
+        parameter: a dimension of ``values`` with coordinates above 0.
+        values: dimensions ``parameter`` and ``over``.
+        over: the replicates.
+        line: keywords of ``curve_with_band``.
+
+    Raises:
+        InvalidInput: a value of ``parameter`` that a log axis cannot show.
+    """
+    values = values.sortby(parameter)
+    at = values[parameter].values
+    if not at[0] > 0:
+        raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values above 0")
+    axes.set_xscale("log")
+    curve = curve_with_band(axes, parameter, values, over, **line)
+    if len(at) <= 8:
+        axes.set_xticks(at)
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    # 0.1 and not 10^-1, whose exponent would be set smaller than 6 pt.
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    return curve
+
+
+def level_bars(
+    axes: Axes, values: xr.DataArray, looks: Mapping[str, Look], by: str = "method", over: str = "seed"
+) -> None:
+    """Draw a group of bars for each ``level`` with a bar for each ``by``: the mean with its 95 % t-interval.
+
+    Args:
+        axes: where to draw; the groups stand at 0, 1, 2, ...
+        values: dimensions ``level``, ``by`` and ``over``; a cell not run has no bar, one run no interval.
+        looks: the look of each coordinate along ``by``.
+        by: the dimension inside a group.
+        over: the replicates.
+    """
+    interval = t_interval(values, over).transpose(by, "level")
+    width = 0.84 / len(looks)
+    for i, name in enumerate(values[by].values):
+        at = np.arange(values.sizes["level"]) + (i - (len(looks) - 1) / 2) * width
+        mean, half, look = interval["mean"].values[i], interval["half_width"].values[i], looks[str(name)]
+        pattern = {"color": look.color, "hatch": look.hatch, "hatchcolor": "white"}
+        axes.bar(at, np.nan_to_num(mean), width * 0.92, linewidth=0, label=look.label, **pattern)
+        if np.isfinite(half).any():
+            axes.errorbar(
+                at, mean, half, fmt="none", ecolor="black", elinewidth=0.7, capsize=1.2, capthick=0.7
+            )
+    names = [str(name).rsplit(" ", 1) for name in values["level"].values]  # "very hard 1%" on two lines
+    axes.set_xticks(range(len(names)), ["\n".join(parts) for parts in names])
+    axes.grid(axis="x", visible=False)
+
+
+def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:
+    """Write ``stem.pdf``, ``stem.png`` (300 dpi) and ``stem.json``: the same bytes for the same data.
+
+    Args:
+        figure: what was drawn inside ``style()``.
+        stem: path without a suffix; its folder is made if it is missing.
+        facts: what ``captions.caption`` returns.
+
+    Returns:
+        The three paths.
+    """
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    pdf, png, text = (stem.with_name(stem.name + suffix) for suffix in (".pdf", ".png", ".json"))
+    with style():
+        figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
+        figure.savefig(png)
+    text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [pdf, png, text]

@@ -1,0 +1,145 @@
+"""The table of final numbers that a lecture prints: plain ASCII, one row per configuration."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from rlvr_jax.intervals import t_interval
+from rlvr_jax.types import InvalidInput
+
+# Results are float32: further decimals would print the rounding of the arithmetic.
+MOST_DECIMALS = 6
+
+
+def final_table(
+    dataset: xr.Dataset,
+    metrics: Sequence[str] = ("accuracy", "hack_rate", "zero_frac_total"),
+    over: str = "seed",
+) -> str:
+    """Tabulate the metrics at the last stored step: mean +- half-width of the 95 % t-interval of the mean.
+
+    Args:
+        dataset: results of a sweep: the swept dimensions, then ``step`` where the metric is a curve.
+        metrics: variables of ``dataset``, one column each, in their own units.
+        over: the dimension of the replicates; the column ``n`` has their number, and a metric with fewer
+            finite values says so in its cell.
+
+    Returns:
+        A row for each combination of the remaining dimensions that was run; parameters that move along a tied
+        dimension are columns too. Each number is rounded to its own uncertainty. If runs diverged, a last
+        line names their cells; they count with the values at which they were frozen.
+
+    Raises:
+        InvalidInput: a metric that ``dataset`` does not hold.
+
+    Example:
+        >>> print(final_table(results, ("accuracy",)))
+        Mean +- half-width of the 95 % t-interval over seed, at step 600.
+        method  n         accuracy
+        rloo    6  0.7716 +- 0.0010
+        grpo    6    0.927 +- 0.014
+    """
+    for metric in metrics:
+        if metric not in dataset:
+            held = ", ".join(str(name) for name in dataset.data_vars)
+            raise InvalidInput(f"metrics: {metric!r} is not in these results, which hold {held}")
+    final = dataset.isel(step=-1) if "step" in dataset.dims else dataset
+    intervals = {metric: t_interval(final[metric], over) for metric in metrics}
+    used = {dim for interval in intervals.values() for dim in interval.dims}
+    dims = [str(dim) for dim in final.dims if dim in used]
+    names = [name for dim in dims for name in _labels_along(final, dim)]
+    replicates = final.sizes.get(over, 1)
+
+    rows = [[*names, "n", *metrics]]
+    for index in np.ndindex(*(final.sizes[dim] for dim in dims)):
+        at = dict(zip(dims, index, strict=True))
+        cells = [interval.isel(at, missing_dims="ignore") for interval in intervals.values()]
+        n = max(int(cell["n"]) for cell in cells)
+        if n == 0 and not _diverged_steps(final, at):
+            continue
+        numbers = [_number(float(c["mean"]), float(c["half_width"]), int(c["n"]), n) for c in cells]
+        rows.append([*_values(final, at), str(n), *numbers])
+
+    step = f", at step {int(final['step'])}" if "step" in dataset.dims else ""
+    if replicates > 1:
+        head = f"Mean +- half-width of the 95 % t-interval over {over}{step}."
+    else:
+        head = f"One {over}, so no interval{step}."
+    return "\n".join([head, *_aligned(rows, left=len(names)), *_diverged_line(final, dims, over, replicates)])
+
+
+def _labels_along(dataset: xr.Dataset, dim: str) -> list[str]:
+    """Return the names of the coordinates that tell the entries of ``dim`` apart, its own first.
+
+    A tied dimension such as ``run`` only counts the parameters that move along it, so their names suffice.
+    """
+    along = [str(name) for name, coord in dataset.coords.items() if coord.dims == (dim,)]
+    tied = [name for name in along if name != dim]
+    if dim in along and not (tied and np.array_equal(dataset[dim], np.arange(dataset.sizes[dim]))):
+        return [dim, *tied]
+    return tied or [dim]
+
+
+def _diverged_steps(dataset: xr.Dataset, at: dict[str, int]) -> list[int]:
+    """Return the step of divergence of each run that diverged, in the configuration at index ``at``."""
+    if "diverged_step" not in dataset:
+        return []
+    steps = dataset["diverged_step"].isel(at, missing_dims="ignore").values
+    return [int(step) for step in np.ravel(steps) if step >= 0]
+
+
+def _values(dataset: xr.Dataset, at: dict[str, int]) -> list[str]:
+    return [
+        _text(dataset[name].values[index] if name in dataset.coords else index)
+        for dim, index in at.items()
+        for name in _labels_along(dataset, dim)
+    ]
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _number(mean: float, half_width: float, n: int, row_n: int) -> str:
+    """Round to the first digit of the half-width, to the second if the first is a 1."""
+    if n == 0:
+        return "-"
+    if n == 1:
+        text = f"{mean:.4f}"
+    elif half_width < 10.0**-MOST_DECIMALS:
+        text = f"{mean:.{MOST_DECIMALS}f} +- {0:.{MOST_DECIMALS}f}"
+    else:
+        leading = f"{half_width:.1e}"  # such as 1.5e-02
+        digits = 1 if leading[0] == "1" else 0
+        decimals = min(max(digits - int(leading[4:]), 0), MOST_DECIMALS)
+        text = f"{mean:.{decimals}f} +- {half_width:.{decimals}f}"
+    return text if n == row_n else f"{text} (n={n})"
+
+
+def _aligned(rows: list[list[str]], left: int) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _diverged_line(dataset: xr.Dataset, dims: list[str], over: str, replicates: int) -> list[str]:
+    if "diverged_step" not in dataset:
+        return []
+    own = [dim for dim in dims if dim in dataset["diverged_step"].dims]
+    named = []
+    for index in np.ndindex(*(dataset.sizes[dim] for dim in own)):
+        at = dict(zip(own, index, strict=True))
+        steps = _diverged_steps(dataset, at)
+        if steps:
+            names = [name for dim in own for name in _labels_along(dataset, dim)]
+            cell = " ".join(
+                f"{name}={value}" for name, value in zip(names, _values(dataset, at), strict=True)
+            )
+            named.append(f"{cell} ({len(steps)} of {replicates} {over}s, first at step {min(steps)})".strip())
+    return ["Diverged: " + "; ".join(named) + "."] if named else []

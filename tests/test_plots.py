@@ -1,0 +1,365 @@
+"""Figures: what is drawn equals the means and intervals, files are reproducible, refusals are sentences."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from scipy import stats
+from synthetic_results import LEVELS, METHODS, results
+
+from rlvr_jax import captions, figure_script, plots
+from rlvr_jax.intervals import t_interval
+from rlvr_jax.types import InvalidInput
+
+FIGURES = Path(__file__).parents[1] / "figures"
+LEGEND = ["no baseline", "learned baseline", "RLOO", "group mean", "GRPO"]
+AXES = {
+    "baselines": {"method": METHODS, "reward_offset": [0.0, 1.0], "seed": range(4)},
+    "levels": {"method": METHODS, "reward_offset": [0.0, 1.0], "seed": range(4)},
+    "learning_rate": {"method": METHODS, "lr": np.geomspace(0.02, 20.0, 12), "seed": range(4)},
+    "zero_signal": {"method": METHODS, "group_size": [2, 4, 8, 16, 32], "seed": range(4)},
+}
+
+
+def script(name: str) -> Any:
+    """Import ``figures/name.py``."""
+    spec = importlib.util.spec_from_file_location(f"figure_{name}", FIGURES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stand for ``rlvr_jax.store``: whatever the path, ``open_store`` returns ``store.results``."""
+    held = SimpleNamespace(results=xr.Dataset())
+    module = ModuleType("rlvr_jax.store")
+    module.open_store = lambda path: held.results  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rlvr_jax.store", module)
+    return held
+
+
+def legends(figure: Figure) -> list[list[str]]:
+    """Return the entries of every legend, those of subfigures too."""
+    parts = [figure, *figure.subfigs]
+    return [[text.get_text() for text in legend.get_texts()] for part in parts for legend in part.legends]
+
+
+def axes_of_one_curve(values: xr.DataArray) -> Any:
+    with plots.style():
+        axes = plots.new_figure("neurips", 2.0).subplots()
+        plots.curve_with_band(axes, "step", values)
+    return axes
+
+
+def test_a_curve_is_the_mean_and_its_band_the_t_interval() -> None:
+    values = results({"seed": range(5)})["accuracy"]
+    axes = axes_of_one_curve(values)
+    runs = values.transpose("seed", "step").values.astype(float)
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), values["step"])
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), runs.mean(0), rtol=1e-12)
+    (path,) = axes.collections[0].get_paths()
+    half = stats.t.ppf(0.975, 4) * stats.sem(runs)
+    for step, mean, width in zip(values["step"].values, runs.mean(0), half, strict=True):
+        edge = path.vertices[path.vertices[:, 0] == step, 1]
+        np.testing.assert_allclose([edge.min(), edge.max()], [mean - width, mean + width], rtol=1e-9)
+
+
+@pytest.mark.parametrize("values", [results({"seed": [3]})["accuracy"], results({})["accuracy"]])
+def test_one_seed_has_no_band_and_the_caption_says_so(values: xr.DataArray) -> None:
+    axes = axes_of_one_curve(values)
+    assert len(axes.lines) == 1
+    assert len(axes.collections) == 0
+    assert captions.caption(values.to_dataset(), "", {})["interval"] == "One seed, so no interval."
+
+
+def test_values_that_are_missing_leave_a_gap() -> None:
+    values = results({"seed": range(3)})["zero_frac"].copy()
+    values[:, 2] = np.nan
+    drawn = axes_of_one_curve(values).lines[0].get_ydata()
+    np.testing.assert_array_equal(np.isnan(drawn), [True, False, True, False, False])
+
+
+def test_sensitivity_sorts_and_labels_a_log_axis_in_plain_numbers() -> None:
+    values = results({"lr": [10.0, 0.1, 1.0], "seed": range(3)})["accuracy"].isel(step=-1)
+    with plots.style():
+        figure = plots.new_figure("neurips", 2.0)
+        axes = figure.subplots()
+        curve = plots.sensitivity(axes, "lr", values)
+        figure.draw_without_rendering()
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "1", "10"]
+    assert axes.get_xscale() == "log"
+    assert list(curve.get_xdata()) == [0.1, 1.0, 10.0]
+
+
+def test_sensitivity_refuses_what_a_log_axis_cannot_show() -> None:
+    values = results({"kl_coef": [0.0, 0.1]})["accuracy"].isel(step=-1)
+    with pytest.raises(
+        InvalidInput, match="kl_coef: 0 cannot stand on a log axis, which takes values above 0"
+    ):
+        plots.sensitivity(plots.new_figure("neurips", 2.0).subplots(), "kl_coef", values)
+
+
+def test_level_bars_are_means_with_their_intervals() -> None:
+    values = results({"method": METHODS, "seed": range(4)})["accuracy_by_level"].isel(step=-1)
+    axes = plots.new_figure("neurips", 2.0).subplots()
+    plots.level_bars(axes, values, plots.method_looks(METHODS))
+    interval = t_interval(values)
+    bars = [container for container in axes.containers if isinstance(container, BarContainer)]
+    heights = [[bar.get_height() for bar in container] for container in bars]
+    np.testing.assert_allclose(heights, interval["mean"].transpose("method", "level"))
+    segments = np.array([collection.get_segments() for collection in axes.collections])
+    halves = (segments[:, :, 1, 1] - segments[:, :, 0, 1]) / 2
+    np.testing.assert_allclose(halves, interval["half_width"].transpose("method", "level"))
+    assert axes.get_xticklabels()[0].get_text() == "very hard\n1%"
+
+
+def test_level_bars_leave_out_missing_cells_and_the_interval_of_one_seed() -> None:
+    values = results({"method": ["rloo", "grpo"]})["accuracy_by_level"].isel(step=-1).copy()
+    values[0, 1] = np.nan
+    axes = plots.new_figure("neurips", 2.0).subplots()
+    plots.level_bars(axes, values, plots.method_looks(["rloo", "grpo"]))
+    assert axes.containers[0][1].get_height() == 0.0
+    assert len(axes.collections) == 0
+
+
+def test_looks_are_distinct_in_grey_and_do_not_depend_on_order() -> None:
+    known = plots.method_looks(METHODS)
+    assert len({look.marker for look in known.values()}) == len({look.hatch for look in known.values()}) == 5
+    names = [f"estimator{i:02d}" for i in range(42)]
+    looks = plots.method_looks([*names, *METHODS])
+    assert {name: looks[name] for name in METHODS} == known
+    assert len({(look.color, look.marker) for look in looks.values()}) == 47
+    assert plots.method_looks([*METHODS, *reversed(names)]) == looks
+
+
+def test_settings_of_matplotlib_are_neither_used_nor_changed() -> None:
+    dataset = results(AXES["baselines"])
+    draw = script("baselines").draw
+    with matplotlib.rc_context({"font.size": 30.0, "lines.linewidth": 9.0}):
+        before = dict(matplotlib.rcParams)
+        figure = draw(dataset)
+        assert dict(matplotlib.rcParams) == before
+    assert figure.axes[0].xaxis.label.get_size() == 8.0
+
+
+def test_files_are_the_same_bytes_each_time_with_truetype_fonts(tmp_path: Path) -> None:
+    module, dataset = script("baselines"), results(AXES["baselines"])
+    first, second = (
+        plots.save(module.draw(dataset), tmp_path / folder / "baselines", module.facts(dataset))
+        for folder in "ab"
+    )
+    assert [path.name for path in first] == ["baselines.pdf", "baselines.png", "baselines.json"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    pdf = first[0].read_bytes()
+    assert b"STIXGeneral" in pdf
+    assert b"/FontFile2" in pdf  # TrueType, embedded
+    assert b"/Type3" not in pdf
+    assert b"/MediaBox [ 0 0 396 " in pdf  # 5.5 in
+
+
+def test_the_caption_holds_the_numbers_and_names_the_results(tmp_path: Path) -> None:
+    module, dataset = script("baselines"), results(AXES["baselines"])
+    dataset["diverged_step"][4, 1, 0] = 12
+    *_, path = plots.save(module.draw(dataset), tmp_path / "baselines", module.facts(dataset))
+    facts = json.loads(path.read_text())
+    assert facts["n_seeds"] == 4
+    assert facts["interval"] == "Mean over 4 seeds; bands and error bars are 95 % t-intervals of the mean."
+    assert facts["spec_sha256"] == dataset.attrs["spec_sha256"]
+    assert (
+        facts["diverged"]
+        == "1 of 40 runs diverged and were frozen; they count with the values they had then."
+    )
+    row = next(
+        r for r in facts["numbers"]["final_accuracy"] if (r["method"], r["reward_offset"]) == ("grpo", 1.0)
+    )
+    runs = (
+        dataset["accuracy"].sel({"method": "grpo", "reward_offset": 1.0}).isel(step=-1).values.astype(float)
+    )
+    assert row["mean"] == pytest.approx(runs.mean(), abs=1e-6)
+    assert row["sd"] == pytest.approx(runs.std(ddof=1), rel=1e-5)
+    assert row["n"] == 4
+
+
+@pytest.mark.parametrize("venue", ["neurips", "icml-column"])
+@pytest.mark.parametrize("name", AXES)
+def test_every_figure_fits_its_width_in_legible_type(name: str, venue: str) -> None:
+    figure = script(name).draw(results(AXES[name]), venue=venue)
+    with plots.style():
+        figure.draw_without_rendering()
+        extent = figure.get_tightbbox()
+    assert figure.get_figwidth() == plots.WIDTHS[venue]
+    assert extent.x0 >= -0.01
+    assert extent.x1 <= figure.get_figwidth() + 0.01
+    assert extent.y1 <= figure.get_figheight() + 0.01
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    assert min(text.get_size() for text in texts) >= 6.0
+
+
+def test_baselines_has_a_panel_for_each_reward_offset() -> None:
+    dataset = results(AXES["baselines"])
+    figure = script("baselines").draw(dataset)
+    assert [axes.get_title() for axes in figure.axes] == ["reward offset 0", "reward offset 1"]
+    assert {axes.get_xlabel() for axes in figure.axes} == {"training step"}
+    assert figure.axes[0].get_ylabel() == "accuracy (fraction correct)"
+    assert legends(figure) == [LEGEND]
+    for axes, offset in zip(figure.axes, [0.0, 1.0], strict=True):
+        assert len(axes.lines) == len(axes.collections) == len(METHODS)
+        mean = dataset["accuracy"].sel(reward_offset=offset).astype(float).mean("seed")
+        np.testing.assert_allclose([line.get_ydata() for line in axes.lines], mean)
+
+
+def test_levels_marks_the_accuracy_before_training() -> None:
+    dataset = results({"method": METHODS, "seed": range(3)})
+    figure = script("levels").draw(dataset)
+    assert legends(figure) == [[*LEGEND, "before training"]]
+    assert figure.axes[0].get_ylabel() == "final accuracy\n(fraction correct)"
+    later = script("levels").draw(dataset.isel(step=slice(1, None)))
+    assert legends(later) == [LEGEND]
+
+
+def test_learning_rate_chooses_on_one_half_of_the_seeds_and_reports_the_other() -> None:
+    dataset = results({"method": ["rloo"], "lr": [0.1, 1.0], "seed": range(4)})
+    final = dataset["accuracy"].isel(step=-1).copy(data=np.float32([[[0.9, 0.9, 0.1, 0.3], [0.5] * 4]]))
+    (row,) = script("learning_rate").best(final)
+    assert (row["method"], row["lr"], row["n"]) == ("rloo", 0.1, 2)
+    assert row["mean"] == pytest.approx(0.2, abs=1e-6)
+    assert script("learning_rate").best(final.isel(seed=[0])) == []
+
+
+def test_learning_rate_skips_cells_that_were_not_run() -> None:
+    dataset = results({"method": ["rloo", "grpo"], "lr": [0.1, 1.0, 10.0], "seed": range(4)})
+    dataset["accuracy"][0] = np.nan
+    dataset["accuracy"][1, 2] = np.nan
+    module = script("learning_rate")
+    assert [row["method"] for row in module.facts(dataset)["numbers"]["best_on_other_seeds"]] == ["grpo"]
+    figure = module.draw(dataset)
+    np.testing.assert_array_equal(np.isnan(figure.axes[0].lines[1].get_ydata()), [False, False, True])
+    assert figure.axes[0].get_xlabel() == "learning rate (log scale)"
+
+
+def test_zero_signal_marks_the_exact_share_before_training() -> None:
+    dataset = results(AXES["zero_signal"])
+    module = script("zero_signal")
+    level = np.random.default_rng(0).integers(4, size=200)
+    p = np.array([0.01, 0.05, 0.2, 0.6])[level]
+    start = module.exact_start(dataset)
+    assert list(start) == [2, 4, 8, 16, 32]
+    assert start[8] == pytest.approx((p**8 + (1 - p) ** 8).mean())
+    figure = module.draw(dataset)
+    assert len(figure.axes) == len(METHODS) + len(LEVELS)
+    crosses = [line for line in figure.axes[1].lines if line.get_marker() == "x"]
+    assert [line.get_ydata()[0] for line in crosses] == list(start.values())
+    sizes = [f"$G$ = {size}" for size in (2, 4, 8, 16, 32)]
+    assert legends(figure) == [[*sizes, "exact, before training"], LEGEND]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"world": "tool_use", "fixed": {}},
+        {"world": "bandit", "fixed": {"hack_reward": 1.0}},
+        {"world": "bandit", "fixed": {"task_seed": 1}},  # another task than that of the results
+    ],
+)
+def test_zero_signal_marks_nothing_that_it_cannot_know(spec: dict[str, Any]) -> None:
+    dataset = results(AXES["zero_signal"]).assign_attrs(spec=json.dumps(spec))
+    assert script("zero_signal").exact_start(dataset) == {}
+    assert legends(script("zero_signal").draw(dataset))[0][-1] == "$G$ = 32"
+
+
+def test_a_parameter_along_a_tied_dimension_becomes_an_axis() -> None:
+    tied = results({"method": METHODS, "run": range(3), "seed": range(3)})
+    tied = tied.assign_coords(group_size=("run", [2, 4, 8]), batch_size=("run", [128, 64, 32]))
+    prepared = figure_script.prepare(tied, script("zero_signal").NEEDS)
+    assert prepared.sizes["group_size"] == 3
+    script("zero_signal").draw(tied)
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_script_writes_its_files_and_prints_its_caption(
+    name: str, store: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.results = results({**AXES[name], "kl_coef": [0.0, 0.1]})
+    assert script(name).main(["store", "--out", str(tmp_path), "--select", "kl_coef=0.1"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{name}.{end}" for end in ("json", "pdf", "png")
+    ]
+    assert "Mean over 4 seeds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "sentence"),
+    [
+        (lambda d: d.drop_vars("accuracy"), [], "these results hold no accuracy, only hack_rate, "),
+        (
+            lambda d: d.isel(method=0, drop=True),
+            [],
+            "the figure needs method as an axis, and these results have ",
+        ),
+        (lambda d: d, [], "so choose one of the 2 values of lr (0.1, 0.5) with --select lr=VALUE"),
+        (lambda d: d, ["--select", "lr=0.2"], "--select lr=0.2: lr has the values 0.1, 0.5"),
+        (lambda d: d, ["--select", "lr=fast"], "--select lr=fast: lr has the values 0.1, 0.5"),
+        (
+            lambda d: d,
+            ["--select", "kl=0"],
+            "--select kl=0: write NAME=VALUE, with a name of method, lr, seed, ",
+        ),
+        (lambda d: d, ["--venue", "nature"], "argument --venue: invalid choice: 'nature'"),
+    ],
+)
+def test_a_script_refuses_in_one_sentence(
+    change: Any,
+    arguments: list[str],
+    sentence: str,
+    store: SimpleNamespace,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.results = change(results({"method": METHODS, "lr": [0.1, 0.5], "seed": range(2)}))
+    assert script("baselines").main(["store", "--out", str(tmp_path), *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("baselines: ")
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", sorted(FIGURES.glob("*.py")), ids=lambda path: path.stem)
+def test_every_script_refuses_results_that_lack_what_it_needs(
+    path: Path, store: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script(path.stem)
+    store.results = xr.Dataset({"other": ("seed", [1.0])})
+    assert module.main(["store", "--out", str(tmp_path)]) == 2
+    assert module.NEEDS["variables"][0] in capsys.readouterr().err
+
+
+def test_select_keeps_the_union_of_values_of_one_name() -> None:
+    dataset = results({"method": METHODS, "lr": np.geomspace(0.02, 20.0, 24), "seed": range(1000, 1003)})
+    kept = figure_script.select(dataset, ["method=rloo", "method=grpo", "lr=0.02701", "seed=1001"])
+    assert kept["method"].values.tolist() == ["rloo", "grpo"]
+    assert kept["lr"].values.tolist() == [dataset["lr"].values[1]]
+    assert kept["seed"].values.tolist() == [1001]
+
+
+def test_select_follows_parameters_along_a_tied_dimension() -> None:
+    dataset = results({"run": range(3)}).assign_coords(
+        kl_coef=("run", [0.0, 0.1, 0.1]), lr_h=("run", [1.0, 1.0, 2.0])
+    )
+    assert figure_script.select(dataset, ["kl_coef=0.1", "lr_h=1"])["run"].values.tolist() == [1]
+    with pytest.raises(InvalidInput, match="no cell has all of these values"):
+        figure_script.select(dataset, ["kl_coef=0", "lr_h=2"])
