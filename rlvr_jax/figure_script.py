@@ -124,9 +124,7 @@ def run(
     parser.add_argument("store", metavar="STORE", help="results of a sweep")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for PDF, PNG and JSON")
     parser.add_argument("--venue", choices=list(plots.WIDTHS), default="neurips", help="sets the width")
-    parser.add_argument(
-        "--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells"
-    )
+    parser.add_argument("--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells")
     try:
         options = parser.parse_args(arguments)
         dataset = prepare(select(open_store(options.store), options.select), needs)
@@ -149,9 +147,7 @@ def _as_dimension(dataset: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.Da
     if name in dataset.dims:
         return dataset
     if name not in dataset.coords:
-        raise InvalidInput(
-            f"the figure needs {name} as an axis, and these results have {_listed(_axes(dataset))}"
-        )
+        raise InvalidInput(f"the figure needs {name} as an axis, and these results have {_listed(_axes(dataset))}")
     coord = dataset[name]
     if coord.ndim == 0:
         return dataset.expand_dims(name)

@@ -247,9 +247,7 @@ def level_bars(
         pattern = {"color": look.color, "hatch": look.hatch, "hatchcolor": "white"}
         axes.bar(at, np.nan_to_num(mean), width * 0.92, linewidth=0, label=look.label, **pattern)
         if np.isfinite(half).any():
-            axes.errorbar(
-                at, mean, half, fmt="none", ecolor="black", elinewidth=0.7, capsize=1.2, capthick=0.7
-            )
+            axes.errorbar(at, mean, half, fmt="none", ecolor="black", elinewidth=0.7, capsize=1.2, capthick=0.7)
     names = [str(name).rsplit(" ", 1) for name in values["level"].values]  # "very hard 1%" on two lines
     axes.set_xticks(range(len(names)), ["\n".join(parts) for parts in names])
     axes.grid(axis="x", visible=False)

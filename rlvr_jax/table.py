@@ -138,8 +138,6 @@ def _diverged_line(dataset: xr.Dataset, dims: list[str], over: str, replicates: 
         steps = _diverged_steps(dataset, at)
         if steps:
             names = [name for dim in own for name in _labels_along(dataset, dim)]
-            cell = " ".join(
-                f"{name}={value}" for name, value in zip(names, _values(dataset, at), strict=True)
-            )
+            cell = " ".join(f"{name}={value}" for name, value in zip(names, _values(dataset, at), strict=True))
             named.append(f"{cell} ({len(steps)} of {replicates} {over}s, first at step {min(steps)})".strip())
     return ["Diverged: " + "; ".join(named) + "."] if named else []

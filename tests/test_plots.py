@@ -106,9 +106,7 @@ def test_sensitivity_sorts_and_labels_a_log_axis_in_plain_numbers() -> None:
 
 def test_sensitivity_refuses_what_a_log_axis_cannot_show() -> None:
     values = results({"kl_coef": [0.0, 0.1]})["accuracy"].isel(step=-1)
-    with pytest.raises(
-        InvalidInput, match="kl_coef: 0 cannot stand on a log axis, which takes values above 0"
-    ):
+    with pytest.raises(InvalidInput, match="kl_coef: 0 cannot stand on a log axis, which takes values above 0"):
         plots.sensitivity(plots.new_figure("neurips", 2.0).subplots(), "kl_coef", values)
 
 
@@ -158,8 +156,7 @@ def test_settings_of_matplotlib_are_neither_used_nor_changed() -> None:
 def test_files_are_the_same_bytes_each_time_with_truetype_fonts(tmp_path: Path) -> None:
     module, dataset = script("baselines"), results(AXES["baselines"])
     first, second = (
-        plots.save(module.draw(dataset), tmp_path / folder / "baselines", module.facts(dataset))
-        for folder in "ab"
+        plots.save(module.draw(dataset), tmp_path / folder / "baselines", module.facts(dataset)) for folder in "ab"
     )
     assert [path.name for path in first] == ["baselines.pdf", "baselines.png", "baselines.json"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -178,16 +175,9 @@ def test_the_caption_holds_the_numbers_and_names_the_results(tmp_path: Path) -> 
     assert facts["n_seeds"] == 4
     assert facts["interval"] == "Mean over 4 seeds; bands and error bars are 95 % t-intervals of the mean."
     assert facts["spec_sha256"] == dataset.attrs["spec_sha256"]
-    assert (
-        facts["diverged"]
-        == "1 of 40 runs diverged and were frozen; they count with the values they had then."
-    )
-    row = next(
-        r for r in facts["numbers"]["final_accuracy"] if (r["method"], r["reward_offset"]) == ("grpo", 1.0)
-    )
-    runs = (
-        dataset["accuracy"].sel({"method": "grpo", "reward_offset": 1.0}).isel(step=-1).values.astype(float)
-    )
+    assert facts["diverged"] == "1 of 40 runs diverged and were frozen; they count with the values they had then."
+    row = next(r for r in facts["numbers"]["final_accuracy"] if (r["method"], r["reward_offset"]) == ("grpo", 1.0))
+    runs = dataset["accuracy"].sel({"method": "grpo", "reward_offset": 1.0}).isel(step=-1).values.astype(float)
     assert row["mean"] == pytest.approx(runs.mean(), abs=1e-6)
     assert row["sd"] == pytest.approx(runs.std(ddof=1), rel=1e-5)
     assert row["n"] == 4
@@ -294,9 +284,7 @@ def test_a_script_writes_its_files_and_prints_its_caption(
 ) -> None:
     store.results = results({**AXES[name], "kl_coef": [0.0, 0.1]})
     assert script(name).main(["store", "--out", str(tmp_path), "--select", "kl_coef=0.1"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"{name}.{end}" for end in ("json", "pdf", "png")
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{end}" for end in ("json", "pdf", "png")]
     assert "Mean over 4 seeds" in capsys.readouterr().out
 
 
@@ -357,9 +345,7 @@ def test_select_keeps_the_union_of_values_of_one_name() -> None:
 
 
 def test_select_follows_parameters_along_a_tied_dimension() -> None:
-    dataset = results({"run": range(3)}).assign_coords(
-        kl_coef=("run", [0.0, 0.1, 0.1]), lr_h=("run", [1.0, 1.0, 2.0])
-    )
+    dataset = results({"run": range(3)}).assign_coords(kl_coef=("run", [0.0, 0.1, 0.1]), lr_h=("run", [1.0, 1.0, 2.0]))
     assert figure_script.select(dataset, ["kl_coef=0.1", "lr_h=1"])["run"].values.tolist() == [1]
     with pytest.raises(InvalidInput, match="no cell has all of these values"):
         figure_script.select(dataset, ["kl_coef=0", "lr_h=2"])

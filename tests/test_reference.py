@@ -29,9 +29,7 @@ def golden(name):
         arrays = dict(file)
     meta = json.loads(str(arrays.pop("meta")))
     draws = tuple(arrays[key] for key in ("ref_logits", "level", "prompts", "uniforms"))
-    runs = [
-        {k: v for k, v in run.items() if k not in ("steps", "batch", "G", "seed")} for run in meta["runs"]
-    ]
+    runs = [{k: v for k, v in run.items() if k not in ("steps", "batch", "G", "seed")} for run in meta["runs"]]
     return meta["task"], runs, draws, arrays
 
 
@@ -292,9 +290,7 @@ def test_training_is_the_loop_on_its_own_draws():
 def test_training_improves_and_leaves_its_input_alone():
     ref_logits, level = bandit_task(40, 8)
     before = ref_logits.copy()
-    out = bandit_train(
-        ref_logits, level, steps=300, batch_size=8, group_size=8, seed=0, method="grpo", lr=1.0
-    )
+    out = bandit_train(ref_logits, level, steps=300, batch_size=8, group_size=8, seed=0, method="grpo", lr=1.0)
     assert_array_equal(ref_logits, before)
     assert out["accuracy"][-1] > out["accuracy"][0] + 0.2
 

@@ -113,10 +113,7 @@ def test_the_last_line_names_diverged_cells() -> None:
     dataset = results({"method": ["rloo", "grpo"], "lr": [0.5, 20.0], "seed": range(3)})
     assert "Diverged" not in final_table(dataset)
     dataset["diverged_step"][1, 1, :2] = [40, 12]
-    assert (
-        final_table(dataset).split("\n")[-1]
-        == "Diverged: method=grpo lr=20 (2 of 3 seeds, first at step 12)."
-    )
+    assert final_table(dataset).split("\n")[-1] == "Diverged: method=grpo lr=20 (2 of 3 seeds, first at step 12)."
 
 
 def test_a_diverged_cell_without_finite_values_keeps_its_row() -> None:
@@ -127,7 +124,5 @@ def test_a_diverged_cell_without_finite_values_keeps_its_row() -> None:
 
 
 def test_an_unknown_metric_is_refused_in_one_sentence() -> None:
-    with pytest.raises(
-        InvalidInput, match="metrics: 'acuracy' is not in these results, which hold accuracy,"
-    ):
+    with pytest.raises(InvalidInput, match="metrics: 'acuracy' is not in these results, which hold accuracy,"):
         final_table(results({"method": METHODS}), ("acuracy",))
