@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from rlvr_jax import advantages, bandit, reference
     from rlvr_jax.bandit import pass_at_k
     from rlvr_jax.results import Interrupted, sweep
+    from rlvr_jax.store import open_store
 
-__all__ = ["Interrupted", "InvalidInput", "advantages", "bandit", "pass_at_k", "reference", "sweep"]
+__all__ = ["Interrupted", "InvalidInput", "advantages", "bandit", "open_store", "pass_at_k", "reference", "sweep"]
 
 _FUNCTIONS = {
     "Interrupted": "rlvr_jax.results",
+    "open_store": "rlvr_jax.store",
     "pass_at_k": "rlvr_jax.bandit",
     "sweep": "rlvr_jax.results",
 }

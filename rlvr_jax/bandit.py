@@ -169,7 +169,7 @@ def _derive(columns: Columns, grid: Grid) -> Columns:
     if len(small):
         i = small[0]
         raise InvalidInput(
-            f"batch_size is {columns['batch_size'][i]}; it must be at most {pool[i]}, the number of prompts to draw from "
+            f"batch_size is {columns['batch_size'][i]}; it must be at most {pool[i]}, the prompts to draw from "
             f"(prompts {columns['prompts'][i]}, train_fraction {columns['train_fraction'][i]:g})"
         )
     return columns

@@ -232,26 +232,35 @@ class Program:
             diverged=none - 1,
         )
 
-    def draw(self, context: Context, steps: Array) -> tuple[Array, Array]:
+    def draw(self, context: Context, steps: Array, stage: Stage) -> tuple[Array, Array]:
         """Prompts and uniforms of the steps ``[N]``.
 
         Returns:
           Prompts int32 ``[N, B, W]``, distinct within a batch, and uniforms ``[N, B, G, W]``.
         """
         steps = steps.astype(jnp.uint32)[:, None]
-        key = draws.step_key(context.prompt_seed[None], draws.Stream.PROMPTS, steps)  # [N, W]
         slot = jnp.arange(self.batch, dtype=jnp.uint32)
-        words, _ = draws.threefry(
-            [word[None] for word in key], (jnp.zeros_like(slot)[:, None, None], slot[:, None, None])
-        )
-        prompts = draws.choose(words, context.pool_size[None]).transpose(1, 0, 2)  # [N, B, W]
+        pair = jnp.arange((self.group + 1) // 2, dtype=jnp.uint32)
+
+        def keys(seed: Array, steps: Array, stream: draws.Stream) -> tuple[Array, Array]:
+            return draws.step_key(seed[None], stream, steps)  # two of [N, W]
+
+        def for_slots(first: Array, second: Array) -> Array:
+            slots = slot[:, None, None]
+            return draws.threefry((first[None], second[None]), (jnp.zeros_like(slots), slots))[0]  # [B, N, W]
+
+        def for_pairs(first: Array, second: Array) -> tuple[Array, Array]:
+            key = (first[:, None, None], second[:, None, None])
+            return draws.threefry(
+                key, (pair[None, None, :, None], slot[None, :, None, None])
+            )  # two of [N, B, G / 2, W]
+
+        key = stage(partial(keys, stream=draws.Stream.PROMPTS), context.prompt_seed, steps)
+        prompts = draws.choose(stage(for_slots, *key), context.pool_size[None]).transpose(1, 0, 2)  # [N, B, W]
         if self.subset:
             prompts = context.pool[jnp.arange(self.layout.seeds)[None, None], prompts]
-        key = draws.step_key(context.answer_seed[None], draws.Stream.ANSWERS, steps)
-        pair = jnp.arange((self.group + 1) // 2, dtype=jnp.uint32)[None, None, :, None]
-        counter = (pair, slot[None, :, None, None])
-        words = draws.threefry([word[:, None, None] for word in key], counter)  # two of [N, B, G / 2, W]
-        words = jnp.stack(words, 3).reshape((len(steps), self.batch, -1, self.layout.seeds))
+        key = stage(partial(keys, stream=draws.Stream.ANSWERS), context.answer_seed, steps)
+        words = jnp.stack(stage(for_pairs, *key), 3).reshape((len(steps), self.batch, -1, self.layout.seeds))
         return prompts, draws.uniforms(words[:, :, : self.group], context.ref_logits.dtype)
 
     def step(

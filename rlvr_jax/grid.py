@@ -395,7 +395,7 @@ def _schedule(parameter: Parameter, value: Any, where: str, steps: int, on_axis:
     if isinstance(value, Mapping):
         if set(value) != {"name", "schedule"} or not isinstance(value["name"], str) or not value["name"]:
             raise InvalidInput(
-                f"{where} is {dict(value)!r}; it must be a number or {{name: ..., schedule: [[first_step, value], ...]}}"
+                f"{where} is {dict(value)!r}; it must be a number or {{name: ..., schedule: [[step, value], ...]}}"
             )
         name, value = value["name"], value["schedule"]
     elif on_axis:
