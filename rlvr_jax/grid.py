@@ -314,6 +314,8 @@ def _listed(parameter: Parameter, given: Any) -> Sequence[Any]:
             if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) not in (2, 3):
                 raise InvalidInput(f"range of {name} is {bounds!r}; it must be [start, stop] or [start, stop, step]")
             numbers = [whole(f"range of {name}", bound, -(2**63)) for bound in bounds]
+            if max(map(abs, numbers)) >= 2**62:  # the length of such a range is no index
+                raise InvalidInput(f"range of {name} is {bounds!r}; its numbers must be below 2^62")
             if len(numbers) == 3 and numbers[2] == 0:
                 raise InvalidInput(f"range of {name} has step 0; it must be another whole number")
             return _bounded(name, range(*numbers))
@@ -431,7 +433,7 @@ def _keep(world: World, keep: Any, given: set[str], axes: Mapping[str, Axis]) ->
         raise InvalidInput(f"keep is {keep!r}; it must be a list of metrics")
     chosen = list(keep)
     for name in chosen:
-        if name not in world.metrics:
+        if not isinstance(name, str) or name not in world.metrics:
             raise InvalidInput(f"keep has {name!r}; {nearest(name, world.metrics)}")
         for dim in world.metrics[name].dims:
             swept = axes.get(world.sized_by.get(dim, ""))
