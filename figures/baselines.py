@@ -3,7 +3,7 @@
 A constant added to every reward carries no information: a method with a baseline does not notice it, and one
 without loses accuracy and gains spread between seeds.
 
-    python figures/baselines.py results/baselines --out out --venue neurips
+    python figures/baselines.py results/baselines.zarr --out out --venue neurips
 """
 
 import math

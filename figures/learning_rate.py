@@ -3,7 +3,7 @@
 The best learning rate of a method is chosen on one half of the seeds and reported on the other: the best of
 many noisy means looks too good on the seeds that chose it.
 
-    python figures/learning_rate.py results/learning_rate --out out
+    python figures/learning_rate.py results/learning_rate.zarr --out out
 """
 
 import sys

@@ -3,7 +3,7 @@
 Dividing by the group's standard deviation gives rare successes a large weight, so what separates the methods
 is the level at which the untrained model is almost never right.
 
-    python figures/levels.py results/baselines --out out --select reward_offset=0
+    python figures/levels.py results/baselines.zarr --out out --select reward_offset=0
 """
 
 import math

@@ -3,7 +3,7 @@
 A group whose rewards are all equal teaches nothing. Small groups have that more often, but at an equal number
 of samples there are more of them, and a prompt is visited more often.
 
-    python figures/zero_signal.py results/zero_signal --out out
+    python figures/zero_signal.py results/zero_signal.zarr --out out
 """
 
 import json

@@ -27,10 +27,7 @@ def save(dataset: xr.Dataset, path: str | Path, *, overwrite: bool = False) -> N
       InvalidInput: If ``path`` exists and may not be replaced, or cannot be written.
     """
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise InvalidInput(f"{path} exists; choose another place, or allow it to be overwritten")
-    if path.exists() and not (path / "zarr.json").exists():
-        raise InvalidInput(f"{path} exists and is no result; it is not overwritten")
+    check_free(path, overwrite=overwrite)
     coded = dataset.copy()
     for name, coord in dataset.coords.items():
         if coord.dtype.kind in "UO":
@@ -54,6 +51,19 @@ def save(dataset: xr.Dataset, path: str | Path, *, overwrite: bool = False) -> N
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def check_free(path: str | Path, *, overwrite: bool = False) -> None:
+    """Refuses a place where `save` would not write, so that a run can be refused before it starts.
+
+    Raises:
+      InvalidInput: If ``path`` exists and may not be replaced, or is no result.
+    """
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise InvalidInput(f"{path} exists; choose another place, or allow it to be overwritten")
+    if path.exists() and not (path / "zarr.json").exists():
+        raise InvalidInput(f"{path} exists and is no result; it is not overwritten")
 
 
 def open_store(path: str | Path) -> xr.Dataset:
