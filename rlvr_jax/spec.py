@@ -157,7 +157,7 @@ def load(path: str | Path) -> Spec:
             raise InvalidInput(f"{file}: tied has {dim} = {members!r}; a tied axis is a table of its own, [tied.NAME]")
     if "world" not in content:
         similar = nearest("world", content) if content else "the file is empty"
-        raise InvalidInput(f"{file}: world is missing; write for example world = \"bandit\" ({similar})")
+        raise InvalidInput(f'{file}: world is missing; write for example world = "bandit" ({similar})')
     fixed = {key: value for key, value in content.items() if key not in ("world", "parameters", "tied")}
     return Spec(file.stem, str(file), content["world"], content.get("parameters", {}), content.get("tied", {}), fixed)
 
@@ -179,7 +179,7 @@ def value(text: str) -> Any:
         return content["value"]
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text):
         return text
-    raise InvalidInput(f"{text!r} is no TOML value; write 0.1, [0.1, 0.2], \"text\" or {{ range = [0, 8] }}")
+    raise InvalidInput(f'{text!r} is no TOML value; write 0.1, [0.1, 0.2], "text" or {{ range = [0, 8] }}')
 
 
 def shipped() -> dict[str, Path]:
