@@ -180,12 +180,12 @@ def make_grid(
     """
     if not isinstance(parameters, Mapping):
         raise InvalidInput(f"parameters is {parameters!r}; it must map names to {AXIS_FORMS}")
-    if steps is REQUIRED:
-        raise InvalidInput("steps is missing; it must be a whole number at least 0")
     if isinstance(parameters.get("steps"), Iterable) or "steps" in (tied or {}):
         raise InvalidInput(
             "steps cannot be an axis; a shorter training is the beginning of a longer one: use eval_steps"
         )
+    if steps is REQUIRED:
+        raise InvalidInput("steps is missing; it must be a whole number at least 0")
     steps = whole("steps", steps, 0)
     if steps >= 2**31 - 1:
         raise InvalidInput(f"steps is {steps}; it must be below 2^31 - 1")
@@ -242,7 +242,10 @@ def whole(name: str, value: Any, least: int) -> int:
 def nearest(name: str, names: Iterable[str]) -> str:
     """ "; did you mean ...?" if one of ``names`` is close, else what there is."""
     names = sorted(names)
-    close = difflib.get_close_matches(str(name), names, 1)
+    wanted = str(name).lower()
+    close = difflib.get_close_matches(wanted, names, 1) or [
+        n for n in names if len(wanted) > 1 and n.startswith(wanted)
+    ]
     return f"did you mean {close[0]!r}?" if close else f"the known ones are {', '.join(names)}"
 
 
