@@ -116,7 +116,7 @@ class Run:
         try:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidInput(f"the folder {self.out} cannot be made: {error.strerror}") from None
+            raise InvalidInput(f"the folder {self.out} cannot be made: {(error.strerror or '').lower()}") from None
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise InvalidInput(f"the folder {self.out} cannot be written: permission denied")
 
@@ -258,23 +258,25 @@ def _parse(arguments: list[str]) -> Any:
         raise InvalidInput(_one_sentence(said.getvalue())) from None
 
 
-def _one_sentence(box: str) -> str:
-    """What tyro draws as a box of sections, as one sentence: the error, and what was perhaps meant.
+def _one_sentence(drawn: str) -> str:
+    """What tyro draws as sections below a title, in a box or without one: the error, and what was perhaps meant.
 
-    >>> _one_sentence("╭─ Error ─╮\\n│ Unrecognized options: --sets │\\n│ ───── │\\n│ See --help │\\n╰───╯")
+    >>> _one_sentence("╭─ Error ─╮\n│ Unrecognized options: --sets │\n│ ───── │\n│ See --help │\n╰───╯")
     'unrecognized options: --sets'
     """
-    lines = [re.sub(r"^│\s*|\s*│$", "", line).strip() for line in box.splitlines() if line.startswith("│")]
-    sections = [" ".join(part.split()) for part in re.split(r"─{5,}", "\n".join(lines))]
-    error = sections[0].removeprefix("Error parsing ")
-    if error.startswith("Missing"):
-        error = f"{lines[0]} {lines[1]}"  # what follows is the help of the option
-    hint = next((s for s in sections[1:] if s.startswith(("Perhaps you meant", "Available subcommands"))), "")
-    option = re.match(r"Perhaps you meant: (--[\w-]+)", hint)
-    if option:
-        hint = f"did you mean {option[1]}?"
-    sentence = "; ".join(part for part in (error, hint) if part).rstrip(".")
-    return sentence[:1].lower() + sentence[1:]
+    lines = [line.strip(" │") for line in re.sub(r"\x1b\[[0-9;]*m", "", drawn).splitlines()]
+    lines = [line for line in lines[1:] if line and not line.startswith("╰")]  # without the title
+    if re.fullmatch(r"-{5,}", lines[0]):
+        lines = lines[1:]
+    error, *others = re.split(r"[─-]{5,}", "\n".join(lines))
+    error = re.sub(r"\(applied to [^)]*\)|Arguments are applied.*", "", error, flags=re.DOTALL)
+    if error.startswith("Missing from"):
+        error = "\n".join(lines[:2])  # what follows is the option's help
+    hint = next((s for s in others if s.strip().startswith(("Perhaps you meant", "Available"))), "")
+    option = re.match(r"\s*Perhaps you meant:\s+(--[\w-]+)", hint)
+    hint = f"did you mean {option[1]}?" if option and option[1] not in error else ""
+    sentence = " ".join("; ".join(filter(None, (error.strip(), hint))).split()).removeprefix("Error parsing ")
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 def _changed(name: str, seeds: int | None, assignments: Sequence[str]) -> specs.Spec:

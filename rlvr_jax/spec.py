@@ -147,8 +147,10 @@ def load(path: str | Path) -> Spec:
         raise InvalidInput(f"{file} is no text in UTF-8, which TOML must be") from None
     except RecursionError:
         raise InvalidInput(f"{file} is no valid TOML: its lists are nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits raises a plain one
+    except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{file} is no valid TOML: {_placed(error, file)}") from None
+    except ValueError:
+        raise InvalidInput(f"{file} is no valid TOML: a number in it has thousands of digits") from None
     for key in ("parameters", "tied"):
         if not isinstance(content.get(key, {}), dict):
             raise InvalidInput(f"{file}: {key} is {content[key]!r}; it must be a table, [{key}]")
@@ -156,8 +158,9 @@ def load(path: str | Path) -> Spec:
         if not isinstance(members, dict):
             raise InvalidInput(f"{file}: tied has {dim} = {members!r}; a tied axis is a table of its own, [tied.NAME]")
     if "world" not in content:
-        similar = nearest("world", content) if content else "the file is empty"
-        raise InvalidInput(f'{file}: world is missing; write for example world = "bandit" ({similar})')
+        similar = [key for key in content if key not in KEYS and nearest(key, ["world"]).startswith("did")]
+        hint = f"; {similar[0]!r} is perhaps meant" if similar else ""
+        raise InvalidInput(f'{file}: world is missing; write for example world = "bandit"{hint}')
     fixed = {key: value for key, value in content.items() if key not in ("world", "parameters", "tied")}
     return Spec(file.stem, str(file), content["world"], content.get("parameters", {}), content.get("tied", {}), fixed)
 
