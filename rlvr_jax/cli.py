@@ -259,7 +259,7 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _one_sentence(drawn: str) -> str:
-    """What tyro draws as sections below a title, in a box or without one: the error, and what was perhaps meant.
+    r"""What tyro draws as sections below a title, in a box or without one: the error, and what was perhaps meant.
 
     >>> _one_sentence("╭─ Error ─╮\n│ Unrecognized options: --sets │\n│ ───── │\n│ See --help │\n╰───╯")
     'unrecognized options: --sets'
