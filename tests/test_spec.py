@@ -2,6 +2,10 @@
 
 # ruff: noqa: E501 (sentences are compared whole, on one line)
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +290,19 @@ def test_the_first_studies_are_shipped() -> None:
     assert {"baselines", "hacking", "learning_rate", "pass_at_k", "repaired_verifier", "zero_signal"} <= set(SHIPPED)
     assert list(spec.shipped()) == SHIPPED
     assert all(spec.about(file).endswith(".") for file in spec.shipped().values())
+
+
+def test_an_installed_copy_finds_its_own_specs(tmp_path: Path) -> None:
+    here = Path(__file__).parents[1]
+    shutil.copytree(here / "rlvr_jax", tmp_path / "rlvr_jax", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("sweeps", "figures"):
+        shutil.copytree(here / name, tmp_path / "rlvr_jax" / name)
+    program = "from rlvr_jax import spec; print(spec.load('baselines').source)"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.strip() == str(tmp_path / "rlvr_jax" / "sweeps" / "baselines.toml")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
