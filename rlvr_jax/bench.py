@@ -1,6 +1,6 @@
 """The benchmark of the bandit: the same training written four ways, measured side by side.
 
-A figure is *answers sampled and learned from per second*, evaluation at every tenth of the training included. Each
+A figure is *answers sampled and learned from per second*, evaluation every T/10 steps included. Each
 contender runs in processes of its own, so that compilation starts cold and its peak memory is its own; repetitions
 are interleaved, so that a busy moment of the machine hits all contenders alike, and the median counts. The slow
 contenders train fewer cells or steps of the same shape: a rate does not depend on that, and the report says how many.
@@ -31,8 +31,8 @@ BATCH, GROUP, STEPS, PROMPTS = 32, 8, 1000, 200
 #: Repetitions whose median counts.
 REPETITIONS = 5
 
-#: Answers that one repetition of a contender other than ours is meant to sample; about two seconds at its speed.
-LOOP_ANSWERS, DIRECT_ANSWERS = 2.5e6, 6e6
+#: Answers that one repetition of a contender other than ours is meant to sample; a few seconds at its speed.
+LOOP_ANSWERS, DIRECT_ANSWERS = 2.5e6, 8.2e6
 
 CONTENDERS = {
     "numpy": "NumPy loop, one process",
@@ -131,20 +131,23 @@ def measure(quick: bool = False, answers: Sequence[int] = ()) -> dict[str, Any]:
     }
 
 
+_NOUNS = {"methods": "method(s)", "rates": "learning rate(s)", "seeds": "seeds"}
+
+
 def table(report: dict[str, Any]) -> str:
     """The report of `measure` as text."""
     head = (
         f"Answers sampled and learned from (1e6 a second), {report['device']}, {report['cores']} cores: medians of "
         f"{report['repetitions']} interleaved repetitions,\nfloat32 (NumPy: float64), P={report['prompts']} "
-        f"B={report['batch_size']} G={report['group_size']}, evaluation every T/10 included; the slow ones train "
-        "fewer cells or steps of the same shape."
+        f"B={report['batch_size']} G={report['group_size']}, evaluation every T/10 steps included; the slow "
+        "ones train fewer cells or steps of the same shape."
     )
     lines, shown = [head], None
     columns = f"  {'':34}{'Msamples/s':>11}{'ratio':>8}{'compile s':>11}{'peak MB':>9}{'cells':>7}{'T':>6}"
     for row in report["rows"]:
         if row["shape"] != shown:
             shown, size = row["shape"], row["size"]
-            grid = f"{size['methods']} methods x {size['rates']} learning rates x {size['seeds']} seeds"
+            grid = " x ".join(f"{size[name]} {noun}" for name, noun in _NOUNS.items())
             lines += ["", f"{shown}: {grid}, M={size['answers']}, T={size['steps']}", columns]
         compiled = "-" if row["compile_seconds"] is None else f"{row['compile_seconds']:.1f}"
         lines.append(
@@ -325,14 +328,15 @@ def sweep_job(shape: Shape) -> Job:
 
 
 def direct_job(shape: Shape) -> Job:
-    """The direct translation on all cells at once, for as many steps as fit into a repetition."""
+    """The direct translation on some of the cells at once, up to the first evaluation of the whole training."""
     import jax
 
-    wanted = DIRECT_ANSWERS / (shape.cells * BATCH * GROUP)
-    steps = min(shape.steps, max(10, round(wanted / 10) * 10))
+    steps = shape.steps // 10
+    cells = min(shape.cells, round(DIRECT_ANSWERS / (steps * BATCH * GROUP)))
+    chosen = np.linspace(0, shape.cells - 1, cells).round().astype(int)
+    method, rate, seed = (x.reshape(-1)[chosen] for x in np.meshgrid(*_axes(shape), indexing="ij"))
     began = time.perf_counter()
-    train = jax.jit(partial(direct_train, steps=steps, answers=shape.answers))
-    method, rate, seed = (x.reshape(-1) for x in np.meshgrid(*_axes(shape), indexing="ij"))
+    train = jax.jit(partial(direct_train, steps=steps, eval_every=steps, answers=shape.answers))
     compiled = train.lower(method, rate, seed).compile()
     compile_seconds = time.perf_counter() - began
 
@@ -340,8 +344,7 @@ def direct_job(shape: Shape) -> Job:
         return jax.block_until_ready(compiled(method, rate, seed))
 
     run()
-    answers = shape.cells * steps * BATCH * GROUP
-    return Job(run, answers, shape.cells, steps, round(compile_seconds, 3))
+    return Job(run, cells * steps * BATCH * GROUP, cells, steps, round(compile_seconds, 3))
 
 
 def _axes(shape: Shape) -> list[np.ndarray]:
@@ -350,7 +353,7 @@ def _axes(shape: Shape) -> list[np.ndarray]:
 
 
 def direct_train(
-    method: "Array", rate: "Array", seed: "Array", *, steps: int, answers: int = 16, prompts: int = PROMPTS
+    method: "Array", rate: "Array", seed: "Array", *, steps: int, eval_every: int, answers: int = 16
 ) -> dict[str, "Array"]:
     """The bandit as one writes it first in JAX: one run, then `jax.vmap` over all.
 
@@ -360,19 +363,19 @@ def direct_train(
       method: int ``[n]``, positions in `METHODS`.
       rate: ``[n]``, learning rates.
       seed: uint32 ``[n]``.
-      steps: T, a multiple of 10; evaluations at 0 and every T / 10.
+      steps: T.
+      eval_every: Steps from one evaluation to the next, from step 0 on; T is a multiple of it.
       answers: M.
-      prompts: P.
 
     Returns:
-      ``accuracy``, ``hack_rate``, ``kl``, ``entropy``, ``zero_frac`` ``[n, 11]`` and ``accuracy_by_level``
-      ``[n, 11, 4]``.
+      ``accuracy``, ``hack_rate``, ``kl``, ``entropy``, ``zero_frac`` ``[n, E]`` and ``accuracy_by_level``
+      ``[n, E, 4]``.
     """
     import jax
     import jax.numpy as jnp
     from jax import Array
 
-    ref_logits, level = reference.bandit_task(prompts, answers)
+    ref_logits, level = reference.bandit_task(PROMPTS, answers)
     ref_logits = jnp.asarray(ref_logits, jnp.float32)
     log_ref = jax.nn.log_softmax(ref_logits)
     level_of = jax.nn.one_hot(level, len(reference.LEVEL_ACCURACY))  # [P, 4]
@@ -409,7 +412,7 @@ def direct_train(
         def step(state: tuple[Array, Array, Array, Array], number: Array) -> tuple[Any, None]:
             logits, h, baseline, tied = state
             prompt_key, answer_key = jax.random.split(jax.random.fold_in(key, number))
-            chosen = jax.random.choice(prompt_key, prompts, (BATCH,), replace=False)
+            chosen = jax.random.choice(prompt_key, PROMPTS, (BATCH,), replace=False)
             z = with_hack(logits[chosen], h)  # [B, M]
             drawn = jax.random.categorical(answer_key, z[:, None], shape=(BATCH, GROUP))
             reward = (drawn == 0).astype(jnp.float32)  # [B, G]
@@ -422,13 +425,13 @@ def direct_train(
             tied = tied + (reward == reward[:, :1]).all(-1).sum()
             return (logits, h, baseline, tied), None
 
-        def tenth(state: tuple[Array, Array, Array], numbers: Array) -> tuple[Any, dict[str, Array]]:
+        def stretch(state: tuple[Array, Array, Array], numbers: Array) -> tuple[Any, dict[str, Array]]:
             (logits, h, baseline, tied), _ = jax.lax.scan(step, (*state, jnp.int32(0)), numbers)
             return (logits, h, baseline), evaluate(logits, h) | {"zero_frac": tied / (len(numbers) * BATCH)}
 
-        start = (ref_logits, jnp.float32(0), jnp.zeros(prompts))
+        start = (ref_logits, jnp.float32(0), jnp.zeros(PROMPTS))
         first = evaluate(*start[:2]) | {"zero_frac": jnp.float32(jnp.nan)}
-        _, history = jax.lax.scan(tenth, start, jnp.arange(steps).reshape(10, -1))
+        _, history = jax.lax.scan(stretch, start, jnp.arange(steps).reshape(-1, eval_every))
         return jax.tree.map(lambda before, after: jnp.concatenate([before[None], after]), first, history)
 
     return jax.vmap(train)(method, rate, seed)
