@@ -35,7 +35,9 @@ def tabulate(schedule: Schedule, steps: int, name: str = "schedule") -> np.ndarr
     array([0. , 0.5, 1. ])
     """
     if callable(schedule):
-        values = np.array([_number(_called(schedule, step, name), f"{name} at step {step}") for step in range(steps + 1)])
+        values = np.array(
+            [_number(_called(schedule, step, name), f"{name} at step {step}") for step in range(steps + 1)]
+        )
     elif isinstance(schedule, Real):
         values = np.full(steps + 1, _number(schedule, name))
     else:
