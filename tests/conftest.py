@@ -10,7 +10,7 @@ os.environ.setdefault(
 )
 
 import rlvr_jax  # noqa: E402, F401, I001  (before JAX: importing it asks for one device for each core)
-import jax  # noqa: E402
+import jax
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)

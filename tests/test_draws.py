@@ -23,6 +23,10 @@ from rlvr_jax.numerics import Stage
 FALSE_ALARM = 1e-4
 
 
+cipher = jax.jit(threefry)
+chosen_from = jax.jit(choose)
+
+
 def words(seed, *shape):
     return jnp.asarray(np.random.default_rng(seed).integers(2**32, size=shape, dtype=np.uint32))
 
@@ -43,7 +47,7 @@ def level(population):
     ],
 )
 def test_known_answers_of_random123(counter, key, expected):
-    result = threefry(tuple(map(jnp.uint32, key)), tuple(map(jnp.uint32, counter)))
+    result = cipher(tuple(map(jnp.uint32, key)), tuple(map(jnp.uint32, counter)))
     assert tuple(map(int, result)) == expected
 
 
@@ -51,7 +55,7 @@ def test_the_cipher_is_the_one_that_jax_is_built_on():
     for i in range(5):
         key, counter = words(i, 2), words(100 + i, 2, 37)
         expected = jax.extend.random.threefry_2x32(key, counter.reshape(-1)).reshape(2, 37)
-        assert_array_equal(jnp.stack(threefry((key[0], key[1]), (counter[0], counter[1]))), expected)
+        assert_array_equal(jnp.stack(cipher((key[0], key[1]), (counter[0], counter[1]))), expected)
 
 
 def test_streams_steps_and_seeds_have_keys_of_their_own():
@@ -78,7 +82,7 @@ def test_uniforms_lie_strictly_within_0_and_1_and_are_those_of_float32(dtype):
 def test_uniforms_have_the_mean_the_variance_and_the_shape_of_a_uniform():
     n, bins = 10**6, 256
     counter = jnp.arange(n, dtype=jnp.uint32)
-    for word in threefry((jnp.uint32(1), jnp.uint32(2)), (counter, jnp.uint32(0))):
+    for word in cipher((jnp.uint32(1), jnp.uint32(2)), (counter, jnp.uint32(0))):
         u = np.asarray(uniforms(word, jnp.dtype("float32")), np.float64)
         mean = (u.mean() - 1 / 2) * np.sqrt(12 * n)
         square = (((u - 1 / 2) ** 2).mean() - 1 / 12) * np.sqrt(180 * n)
@@ -93,7 +97,7 @@ def test_uniforms_have_the_mean_the_variance_and_the_shape_of_a_uniform():
 
 @pytest.mark.parametrize(("slots", "population"), [(1, 1), (1, 9), (5, 5), (8, 9), (32, 200), (64, 64)])
 def test_chosen_numbers_are_distinct_and_below_the_population(slots, population):
-    chosen = np.asarray(choose(words(0, slots, 500), level(population)))
+    chosen = np.asarray(chosen_from(words(0, slots, 500), level(population)))
     assert chosen.shape == (slots, 500)
     assert chosen.dtype == np.int32
     ordered = np.sort(chosen, 0)
@@ -104,29 +108,29 @@ def test_chosen_numbers_are_distinct_and_below_the_population(slots, population)
 
 def test_a_small_batch_is_the_beginning_of_a_large_one():
     bits = words(1, 32, 100)
-    whole = choose(bits, level(40))
+    whole = chosen_from(bits, level(40))
     for slots in (1, 8, 31):
-        assert_array_equal(choose(bits[:slots], level(40)), whole[:slots])
+        assert_array_equal(chosen_from(bits[:slots], level(40)), whole[:slots])
 
 
 def test_the_trailing_shape_changes_nothing():
     bits = words(2, 6, 24)
-    expected = np.asarray(choose(bits, level(11)))
-    assert_array_equal(choose(bits.reshape(6, 2, 3, 4), jnp.full((1, 1, 1), 11)).reshape(6, 24), expected)
+    expected = np.asarray(chosen_from(bits, level(11)))
+    assert_array_equal(chosen_from(bits.reshape(6, 2, 3, 4), jnp.full((1, 1, 1), 11)).reshape(6, 24), expected)
     for i in (0, 23):
-        assert_array_equal(choose(bits[:, i], jnp.int32(11)), expected[:, i])
+        assert_array_equal(chosen_from(bits[:, i], jnp.int32(11)), expected[:, i])
 
 
 def test_each_column_has_a_population_of_its_own():
     bits, sizes = words(3, 5, 4), [5, 6, 77, 65536]
-    together = choose(bits, jnp.asarray(sizes))
+    together = chosen_from(bits, jnp.asarray(sizes))
     for i, size in enumerate(sizes):
-        assert_array_equal(together[:, i], choose(bits[:, i : i + 1], level(size))[:, 0])
+        assert_array_equal(together[:, i], chosen_from(bits[:, i : i + 1], level(size))[:, 0])
 
 
 def test_extreme_words_stay_in_range_for_the_largest_population():
     bits = jnp.asarray(np.array([[0, 2**32 - 1], [0, 2**32 - 1], [2**31, 1], [2**32 - 1, 0]], np.uint32))
-    chosen = np.asarray(choose(bits, level(draws.MOST_CHOICES)))
+    chosen = np.asarray(chosen_from(bits, level(draws.MOST_CHOICES)))
     assert_array_equal(chosen[:2], [[0, 65535], [1, 0]])  # slot 1 finds the 0 that slot 0 moved to position 65535
     assert chosen.min() >= 0
     assert chosen.max() < draws.MOST_CHOICES
@@ -136,7 +140,7 @@ def test_extreme_words_stay_in_range_for_the_largest_population():
 def test_chosen_numbers_are_those_of_a_plain_fisher_yates():
     bits = np.asarray(words(4, 12, 50))
     for population in (12, 13, 200, 65536):
-        chosen = np.asarray(choose(jnp.asarray(bits), level(population)))
+        chosen = np.asarray(chosen_from(jnp.asarray(bits), level(population)))
         for column in range(bits.shape[1]):
             items = list(range(population))
             for b in range(12):
@@ -195,12 +199,12 @@ def test_a_draw_is_the_documented_function_of_seed_stream_step_slot_and_sample()
     key = step_key(jnp.uint32(7), Stream.ANSWERS, jnp.uint32(5))
     for slot in range(3):
         for sample in range(5):
-            pair = threefry(key, (jnp.uint32(sample // 2), jnp.uint32(slot)))
+            pair = cipher(key, (jnp.uint32(sample // 2), jnp.uint32(slot)))
             assert u[0, slot, sample, 0] == float(uniforms(pair[sample % 2], jnp.dtype("float32")))
     prompts, _ = drawn(seeds=(7,), first=5, batch=3, prompts=50)
     key = step_key(jnp.uint32(7), Stream.PROMPTS, jnp.uint32(5))
-    bits = jnp.stack([threefry(key, (jnp.uint32(0), jnp.uint32(slot)))[0] for slot in range(3)])
-    assert_array_equal(prompts[0, :, 0], choose(bits, jnp.int32(50)))
+    bits = jnp.stack([cipher(key, (jnp.uint32(0), jnp.uint32(slot)))[0] for slot in range(3)])
+    assert_array_equal(prompts[0, :, 0], chosen_from(bits, jnp.int32(50)))
 
 
 def test_prompt_and_answer_seeds_move_only_their_own_draws():
@@ -270,7 +274,7 @@ def test_every_prompt_and_every_ordered_pair_of_slots_is_equally_likely():
 
 
 def test_every_prompt_and_every_pair_of_prompts_is_equally_often_in_a_batch():
-    """Inclusions of a simple random sample are correlated; both statistics are χ² in the eigenspaces of their covariance.
+    """Inclusions of a simple random sample are correlated; the statistics are χ² in the eigenspaces of the covariance.
 
     With p_k the chance that k given prompts are all in a batch: the counts of prompts have variance
     n (p_1 - p_2) in each direction of equal sum (P - 1 of them), the counts of pairs n (p_2 - 2 p_3 + p_4) in each of
