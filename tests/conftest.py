@@ -9,8 +9,9 @@ os.environ.setdefault(
     "RLVR_JAX_COMPILE_CACHE", str(Path(tempfile.gettempdir()) / f"rlvr_jax-tests-{getpass.getuser()}" / "compiled")
 )
 
-import rlvr_jax  # noqa: E402, F401, I001  (before JAX: importing it asks for one device for each core)
+from rlvr_jax import devices  # noqa: I001  (before JAX: importing it asks for one device for each core)
 import jax
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+devices.use_compile_cache()

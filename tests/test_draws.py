@@ -182,9 +182,7 @@ def test_a_draw_does_not_depend_on_batch_group_seeds_beside_it_or_steps_drawn_to
     prompts, u = drawn(seeds=(3, 9, 4), steps=10, batch=8, group=6)
     for seeds, first, steps, batch, group in [
         ((3, 9, 4), 1, 10, 5, 6),
-        ((3, 9, 4), 1, 10, 8, 1),
-        ((3, 9, 4), 1, 10, 8, 3),
-        ((9,), 1, 10, 8, 6),
+        ((9,), 1, 10, 8, 1),
         ((4, 3), 4, 2, 2, 5),
     ]:
         place = [(3, 9, 4).index(seed) for seed in seeds]
