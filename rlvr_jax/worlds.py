@@ -13,6 +13,6 @@ def world(name: str) -> World:
     Raises:
       InvalidInput: If there is none; the message lists the known names.
     """
-    if name not in WORLDS:
+    if not isinstance(name, str) or name not in WORLDS:
         raise InvalidInput(f"world is {name!r}; {nearest(name, WORLDS)}")
     return WORLDS[name]
