@@ -17,6 +17,11 @@ from rlvr_jax.types import REQUIRED, InvalidInput, Parameter, World
 #: Cells that a grid may have; beyond this their indices alone no longer fit in memory.
 MOST_CELLS = 10**9
 
+#: Values that one axis may have, steps of a training, and evaluations of it: each is a list in memory.
+MOST_VALUES = 10**7
+MOST_STEPS = 10**7
+MOST_EVALUATIONS = 10**6
+
 AXIS_FORMS = "a list of values, {values: [...]}, {min, max, num, scale: linear or log}, or {range: [start, stop]}"
 
 
@@ -191,8 +196,8 @@ def make_grid(
     if steps is REQUIRED:
         raise InvalidInput("steps is missing; it must be a whole number at least 0")
     steps = whole("steps", steps, 0)
-    if steps >= 2**31 - 1:
-        raise InvalidInput(f"steps is {steps}; it must be below 2^31 - 1")
+    if steps > MOST_STEPS:
+        raise InvalidInput(f"steps is {steps}; it must be at most {MOST_STEPS}")
     if not isinstance(precision, str) or precision not in ("float32", "float64"):
         raise InvalidInput(f"precision is {precision!r}; it must be 'float32' or 'float64'")
     axes = [_axis(world, name, {name: given}, steps, precision) for name, given in parameters.items()]
@@ -343,8 +348,8 @@ def _listed(parameter: Parameter, given: Any) -> Sequence[Any]:
 
 
 def _bounded(name: str, values: Sequence[Any]) -> Sequence[Any]:
-    if len(values) > MOST_CELLS:
-        raise InvalidInput(f"{name} has {len(values)} values; at most {MOST_CELLS} are possible")
+    if len(values) > MOST_VALUES:
+        raise InvalidInput(f"{name} has {len(values)} values; at most {MOST_VALUES} are possible")
     return values
 
 
@@ -364,8 +369,8 @@ def _spaced(name: str, given: Mapping[str, Any]) -> list[float]:
 
 
 def _within(name: str, num: int) -> int:
-    if num > MOST_CELLS:
-        raise InvalidInput(f"num of {name} is {num}; at most {MOST_CELLS} are possible")
+    if num > MOST_VALUES:
+        raise InvalidInput(f"num of {name} is {num}; at most {MOST_VALUES} are possible")
     return num
 
 
@@ -431,6 +436,11 @@ def _eval_steps(steps: int, every: Any, listed: Any) -> tuple[int, ...]:
             raise InvalidInput(f"eval_steps has {max(chosen)}; the training has {steps} steps")
         return tuple(sorted({0, *chosen, steps}))
     stride = whole("eval_every", max(1, steps // 10) if every is None else every, 1)
+    if steps // stride > MOST_EVALUATIONS:
+        evaluations = steps // stride
+        raise InvalidInput(
+            f"eval_every is {stride}: {evaluations} evaluations; at most {MOST_EVALUATIONS} are possible"
+        )
     return tuple(sorted({*range(0, steps + 1, stride), steps}))
 
 
