@@ -162,7 +162,7 @@ def estimator(method: str) -> Estimator:
     Raises:
       InvalidInput: If there is none; the message lists the known names.
     """
-    if method not in ESTIMATORS:
+    if not isinstance(method, str) or method not in ESTIMATORS:
         raise InvalidInput(f"method is {method!r}; the known ones are {', '.join(sorted(ESTIMATORS))}")
     return ESTIMATORS[method]
 
@@ -190,9 +190,11 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
     [[1.0, -1.0], [0.0, 0.0]]
     """
     row = estimator(method)
-    rewards = np.asarray(rewards, np.float64)
+    rewards = _numbers(rewards, "rewards", "numbers [..., G]")
     if rewards.ndim == 0:
         raise InvalidInput(f"rewards is the single number {rewards}; it must be a group, an array [..., G]")
+    if rewards.size == 0:
+        raise InvalidInput(f"rewards has shape {rewards.shape}; a group has at least one sample")
     if np.isinf(rewards).any():
         raise InvalidInput("rewards has infinite entries; each must be a finite number, or NaN where it is missing")
     known = {**row.parameters, **dict.fromkeys(row.state, 0.0)}
@@ -207,10 +209,13 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
             f"rewards has a group of {size[size > 0].min()}; "
             f"method {method!r} needs at least {row.smallest_group} samples"
         )
-    given = {
-        name: np.broadcast_to(np.asarray(parameters.get(name, default), np.float64), size.shape).reshape(-1)
-        for name, default in known.items()
-    }
+    given = {}
+    for name, default in known.items():
+        allowed = "a finite number, or one for each group"
+        value = _numbers(parameters.get(name, default), name, allowed)
+        if not np.isfinite(value).all() or value.shape not in ((), size.shape):
+            raise InvalidInput(f"{name} is {parameters[name]!r}; it must be {allowed}")
+        given[name] = np.broadcast_to(value, size.shape).reshape(-1)
     with jax.enable_x64(True):
         samples = np.moveaxis(np.where(present, rewards, 0), -1, 0).reshape(rewards.shape[-1], 1, -1)
         group = Group(
@@ -223,3 +228,14 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
         result = np.asarray(row.function(group, numbers)[0])
     result = np.moveaxis(result.reshape(rewards.shape[-1:] + rewards.shape[:-1]), 0, -1)
     return np.where(present, result, 0.0)
+
+
+def _numbers(given: Any, name: str, allowed: str) -> np.ndarray:
+    """``given`` as float64, or a sentence that says what it must be."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name} is {given!r}; it must be {allowed}")
+    return array.astype(np.float64)

@@ -11,6 +11,7 @@ Here are the task, what a grid may vary, and single runs; the training step itse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 from scipy.special import log_softmax
 
-from rlvr_jax import draws, engine
+from rlvr_jax import devices, draws, engine
 from rlvr_jax.advantages import ESTIMATORS
 from rlvr_jax.bandit_program import Program
 from rlvr_jax.grid import Grid, make_grid
@@ -64,7 +65,7 @@ def make_task(prompts: int = 200, answers: int = 16, seed: int = 0, hack_prob: f
     for name, value, least in (("prompts", prompts, 1), ("answers", answers, 3), ("seed", seed, 0)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    if not 0 < hack_prob < 0.4:
+    if not isinstance(hack_prob, Real) or not 0 < hack_prob < 0.4:
         raise InvalidInput(f"hack_prob is {hack_prob!r}; it must lie between 0 and 0.4")
     rng = np.random.default_rng(seed)
     level = rng.integers(4, size=prompts)
@@ -87,7 +88,7 @@ def pass_at_k(p: Any, k: Any) -> np.ndarray:
     [0.5, 0.75, 0.875]
     """
     p, k = np.asarray(p, np.float64), np.asarray(k)
-    if np.any((p < 0) | (p > 1)):
+    if not np.all((p >= 0) & (p <= 1)):
         raise InvalidInput(f"p reaches from {p.min()} to {p.max()}; a probability lies in [0, 1]")
     if np.any(k < 0):
         raise InvalidInput(f"k is {k.min()}; it must be at least 0")
@@ -114,10 +115,10 @@ PARAMETERS = {
         Parameter("reward_offset", "added to every reward", default=0.0),
         Parameter("baseline_rate", "rate of the learned baseline", default=0.2, least=0, most=1),
         Parameter("eps", "added to the standard deviation by grpo", default=1e-6, least=0),
-        Parameter("batch_size", "B, prompts a step", "size", 32, whole=True, least=1),
-        Parameter("group_size", "G, samples a prompt", "size", 8, whole=True, least=1),
+        Parameter("batch_size", "B, prompts a step", "size", 32, whole=True, least=1, most=draws.MOST_CHOICES),
+        Parameter("group_size", "G, samples a prompt", "size", 8, whole=True, least=1, most=2**16),
         Parameter("prompts", "P, prompts of the task", "shape", 200, whole=True, least=1, most=draws.MOST_CHOICES),
-        Parameter("answers", "M, answers a prompt", "shape", 16, whole=True, least=3),
+        Parameter("answers", "M, answers a prompt", "shape", 16, whole=True, least=3, most=2**16),
         Parameter("hack_prob", "the reference's chance of the hack", "draw", 0.005, above=0, below=0.4),
         Parameter("train_fraction", "share of the prompts that are trained on", "draw", 1.0, above=0, most=1),
         Parameter("seed", "seed of the draws", "draw", 0, whole=True, least=0, below=draws.SEEDS),
@@ -302,6 +303,7 @@ def train(
         metrics=tuple(name for name in grid.keep if not METRICS[name].total),
         finals=("zero_frac_total", "logits", "diverged_step"),
     )
+    devices.use_compile_cache()
     with jax.enable_x64(precision == "float64"):
         (chunk,) = engine.run(work, jax.devices()[:1], engine.Clock())
     numbers = {name: x[0, ..., 0] for name, x in (chunk.metrics | chunk.finals).items()}
@@ -321,8 +323,8 @@ def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[s
 
     Returns:
       By name: ``logits [P, M]``, ``h``, ``baseline [P]``, ``zero_frac``, ``answers [T, B, G]``, ``diverged_step``
-      (-1 for never), and at each evaluation ``step [E]`` and the metrics of a sweep ``[E, ...]``, with ``h`` there
-      as ``h_history``.
+      (-1 for never), and at each evaluation ``step [E]`` and the metrics of a sweep ``[E, ...]``; of those ``h`` and
+      ``zero_frac`` are called ``h_history`` and ``zero_frac_since``.
 
     Raises:
       InvalidInput: For shapes and values that do not fit, and as `rlvr_jax.sweep`.
@@ -338,17 +340,19 @@ def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[s
     steps, batch, samples = uniforms.shape
     grid = _one(task, steps=steps, batch_size=batch, group_size=samples, precision="float64", **options)
     program, inputs, shared = _alone(task, grid)
-    counted = np.isin(np.arange(1, steps + 1), grid.eval_steps)
+    counted = np.isin(np.arange(steps + 1), grid.eval_steps)
+    devices.use_compile_cache()
     with jax.enable_x64(True):
         one = jax.tree.map(lambda x: x[0], inputs)
         draw = (prompts.astype(np.int32)[..., None], uniforms[..., None])
-        first, state, answers, metrics = jax.tree.map(
+        state, answers, metrics = jax.tree.map(
             np.asarray, _replayed(program, one, shared, draw, counted, np.bool_(True))
         )
     method = grid.fixed["method"]
     memory = state.memory[0].get("baseline", np.zeros((len(task.level), 1, 1)))
-    history = {name: np.concatenate([first[name][None], x[counted]])[..., 0] for name, x in metrics.items()}
+    history = {name: x[counted, ..., 0] for name, x in metrics.items()}
     history["h_history"] = history.pop("h")
+    history["zero_frac_since"] = history.pop("zero_frac")
     return {
         **history,
         "logits": state.logits[..., 0],
@@ -363,22 +367,27 @@ def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[s
 
 @partial(jax.jit, static_argnums=0)
 def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Array, go: Array) -> Any:
-    """The metrics before the first step, the last state, answers ``[T, B, G]``, and the metrics after each step."""
+    """The last state, answers ``[T, B, G]``, and metrics ``[T + 1, ...]``, valid where ``counted``."""
     context, stage = program.context(inputs, shared), Stage(go)
+
+    def trained(state: Any, draw: Any, number: Array, last: Array) -> tuple[Any, Array]:
+        state, thresholds = program.step(state, context, draw, number, last, stage)
+        below = jnp.stack(thresholds)[..., 0].transpose(1, 0, 2).reshape((len(draw[0]), 1, -1))
+        return state, jnp.sum(draw[1] > below, -1, dtype=jnp.int32) - 1  # [B, G]
 
     def step(state: Any, now: Any) -> Any:
         number, draw, counted = now
-        state, thresholds = program.step(state, context, draw, number, counted, stage)
-        below = jnp.stack(thresholds)[..., 0].transpose(1, 0, 2).reshape((len(draw[0]), 1, -1))
-        answers = jnp.sum(draw[1] > below, -1, dtype=jnp.int32) - 1  # [B, G]
+        none = jnp.zeros(draw[1].shape[:2], jnp.int32)
+        state, answers = lax.cond(
+            number > 0, lambda state: trained(state, draw, number, counted), lambda state: (state, none), state
+        )
         metrics = stage.when(counted, lambda state: program.evaluate(state, context, number, stage), state)
         return program.reset(state, counted), (answers, metrics)
 
-    start = program.start(context)
-    first = program.evaluate(start, context, jnp.int32(0), stage)
-    numbers = jnp.arange(1, len(counted) + 1, dtype=jnp.int32)
-    state, (answers, metrics) = lax.scan(step, start, (numbers, draw, counted))
-    return first, state, answers, metrics
+    numbers = jnp.arange(len(counted), dtype=jnp.int32)
+    draw = jax.tree.map(lambda x: jnp.pad(x, ((1, 0), *((0, 0),) * (x.ndim - 1))), draw)
+    state, (answers, metrics) = lax.scan(step, program.start(context), (numbers, draw, counted))
+    return state, answers[1:], metrics
 
 
 def _one(task: Task, **options: Any) -> Grid:

@@ -308,7 +308,7 @@ def loop_job(shape: Shape, *, number: int = 0) -> Job:
 
 def sweep_job(shape: Shape) -> Job:
     """`rlvr_jax.sweep` on the whole shape."""
-    from rlvr_jax import sweep
+    from rlvr_jax.results import sweep
 
     def run() -> Any:
         return sweep(

@@ -14,6 +14,7 @@ def records(interval: xr.Dataset) -> list[dict[str, Any]]:
     Cells without a finite value have no row; the half-width and sd of a single run are None.
 
     Example:
+        >>> from rlvr_jax.intervals import t_interval
         >>> records(t_interval(xr.DataArray([[1.0, 3.0]], dims=["method", "seed"])))[0]["mean"]
         2.0
     """
@@ -40,6 +41,7 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
         over: the replicates.
 
     Example:
+        >>> results = xr.Dataset(coords={"seed": np.arange(64)})
         >>> caption(results, "Accuracy during training.", {})["interval"]
         'Mean over 64 seeds; bands and error bars are 95 % t-intervals of the mean.'
     """

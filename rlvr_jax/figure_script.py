@@ -66,6 +66,8 @@ def select(dataset: xr.Dataset, choices: Sequence[str]) -> xr.Dataset:
         InvalidInput: a name that is not swept, or a value that it does not have.
 
     Example:
+        >>> accuracy = (("method", "lr"), np.zeros((2, 2)))
+        >>> results = xr.Dataset({"accuracy": accuracy}, {"method": ["rloo", "grpo"], "lr": [0.1, 0.5]})
         >>> select(results, ["lr=0.5", "method=grpo"]).sizes["lr"]
         1
     """

@@ -17,6 +17,11 @@ from rlvr_jax.types import REQUIRED, InvalidInput, Parameter, World
 #: Cells that a grid may have; beyond this their indices alone no longer fit in memory.
 MOST_CELLS = 10**9
 
+#: Values that one axis may have, steps of a training, and evaluations of it: each is a list in memory.
+MOST_VALUES = 10**7
+MOST_STEPS = 10**7
+MOST_EVALUATIONS = 10**6
+
 AXIS_FORMS = "a list of values, {values: [...]}, {min, max, num, scale: linear or log}, or {range: [start, stop]}"
 
 
@@ -180,19 +185,23 @@ def make_grid(
     """
     if not isinstance(parameters, Mapping):
         raise InvalidInput(f"parameters is {parameters!r}; it must map names to {AXIS_FORMS}")
-    if isinstance(parameters.get("steps"), Iterable) or "steps" in (tied or {}):
+    tied = {} if tied is None else tied
+    if not isinstance(tied, Mapping):
+        raise InvalidInput(f"tied is {tied!r}; it must map names of dimensions to parameters and their axes")
+    together = [name for members in tied.values() if isinstance(members, Mapping) for name in members]
+    if isinstance(parameters.get("steps"), Iterable) or "steps" in (*tied, *together):
         raise InvalidInput(
             "steps cannot be an axis; a shorter training is the beginning of a longer one: use eval_steps"
         )
     if steps is REQUIRED:
         raise InvalidInput("steps is missing; it must be a whole number at least 0")
     steps = whole("steps", steps, 0)
-    if steps >= 2**31 - 1:
-        raise InvalidInput(f"steps is {steps}; it must be below 2^31 - 1")
-    if precision not in ("float32", "float64"):
+    if steps > MOST_STEPS:
+        raise InvalidInput(f"steps is {steps}; it must be at most {MOST_STEPS}")
+    if not isinstance(precision, str) or precision not in ("float32", "float64"):
         raise InvalidInput(f"precision is {precision!r}; it must be 'float32' or 'float64'")
     axes = [_axis(world, name, {name: given}, steps, precision) for name, given in parameters.items()]
-    for dim, members in (tied or {}).items():
+    for dim, members in tied.items():
         axes.append(_tied(world, dim, members, steps, precision))
     known = world.parameters
     taken: dict[str, str] = {}
@@ -271,8 +280,11 @@ def _axis(world: World, dim: str, members: Mapping[str, Any], steps: int, precis
 
 
 def _tied(world: World, dim: Any, members: Any, steps: int, precision: str) -> Axis:
-    if dim in world.parameters or dim in ("step", "level", "prompt", "answer", "context"):
-        raise InvalidInput(f"{dim!r} cannot name a tied axis: it is the name of a parameter or of a result's dimension")
+    dims = {dim for metric in world.metrics.values() for dim in metric.dims}
+    if dim in {*world.parameters, *world.metrics, *dims, "step", "diverged_step"}:
+        raise InvalidInput(
+            f"{dim!r} cannot name a tied axis; it is the name of a parameter, of a metric or of a result's dimension"
+        )
     if not isinstance(dim, str) or not dim.isidentifier():
         raise InvalidInput(f"{dim!r} cannot name a tied axis; a name is letters, digits and underscores")
     if not isinstance(members, Mapping) or len(members) < 2:
@@ -296,7 +308,9 @@ def _distinct(axis: Axis) -> Axis:
             raise InvalidInput(f"{axis.dim} has the value {shown!r} twice; the values of an axis must differ")
         seen.add(row)
     labels = [_label(row[0]) for row in rows]
-    if len(axis.values) == 1 and len(set(map(str, labels))) < len(labels):
+    if any(isinstance(label, str) for label in labels):  # numbers beside schedules are labelled by their text, too
+        labels = [label if isinstance(label, str) else f"{label:g}" for label in labels]
+    if len(axis.values) == 1 and len(set(labels)) < len(labels):
         raise InvalidInput(f"{axis.dim} has two values with one name; the names of an axis must differ")
     return axis
 
@@ -314,11 +328,11 @@ def _listed(parameter: Parameter, given: Any) -> Sequence[Any]:
             return _listed(parameter, given["values"])
         if keys == {"range"}:
             bounds = given["range"]
-            if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) not in (2, 3):
+            if not isinstance(bounds, Sequence) or isinstance(bounds, str | bytes) or len(bounds) not in (2, 3):
                 raise InvalidInput(f"range of {name} is {bounds!r}; it must be [start, stop] or [start, stop, step]")
             numbers = [whole(f"range of {name}", bound, -(2**63)) for bound in bounds]
-            if max(map(abs, numbers)) >= 2**62:  # the length of such a range is no index
-                raise InvalidInput(f"range of {name} is {bounds!r}; its numbers must be below 2^62")
+            if max(map(abs, numbers)) > 2**62:
+                raise InvalidInput(f"range of {name} is {bounds!r}; its numbers must lie within 2^62 of 0")
             if len(numbers) == 3 and numbers[2] == 0:
                 raise InvalidInput(f"range of {name} has step 0; it must be another whole number")
             return _bounded(name, range(*numbers))
@@ -329,7 +343,7 @@ def _listed(parameter: Parameter, given: Any) -> Sequence[Any]:
         if given.ndim != 1:
             raise InvalidInput(f"{name} is an array of shape {given.shape}; an axis has one dimension")
         return _bounded(name, given.tolist())
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise InvalidInput(
             f"{name} is {given!r}; an axis is {AXIS_FORMS} (give a single value as a fixed argument instead)"
         )
@@ -337,28 +351,29 @@ def _listed(parameter: Parameter, given: Any) -> Sequence[Any]:
 
 
 def _bounded(name: str, values: Sequence[Any]) -> Sequence[Any]:
-    if len(values) > MOST_CELLS:
-        raise InvalidInput(f"{name} has {len(values)} values; at most {MOST_CELLS} are possible")
+    if len(values) > MOST_VALUES:
+        raise InvalidInput(f"{name} has {len(values)} values; at most {MOST_VALUES} are possible")
     return values
 
 
 def _spaced(name: str, given: Mapping[str, Any]) -> list[float]:
     scale = given.get("scale", "linear")
-    if scale not in ("linear", "log"):
+    if not isinstance(scale, str) or scale not in ("linear", "log"):
         raise InvalidInput(f"scale of {name} is {scale!r}; it must be 'linear' or 'log'")
     number = _number(f"min of {name}", given["min"]), _number(f"max of {name}", given["max"])
     num = whole(f"num of {name}", given["num"], 1)
     low, high = number
-    if low >= high and num > 1:
+    if low > high or (low == high and num > 1):
         raise InvalidInput(f"{name} reaches from min {low:g} to max {high:g}; max must be above min")
     if scale == "log" and low <= 0:
         raise InvalidInput(f"min of {name} is {low:g}; on a log scale it must be above 0")
-    return (np.geomspace if scale == "log" else np.linspace)(low, high, _within(name, num)).tolist()
+    with np.errstate(all="ignore"):  # whatever overflows is refused with the other values that are no numbers
+        return (np.geomspace if scale == "log" else np.linspace)(low, high, _within(name, num)).tolist()
 
 
 def _within(name: str, num: int) -> int:
-    if num > MOST_CELLS:
-        raise InvalidInput(f"num of {name} is {num}; at most {MOST_CELLS} are possible")
+    if num > MOST_VALUES:
+        raise InvalidInput(f"num of {name} is {num}; at most {MOST_VALUES} are possible")
     return num
 
 
@@ -380,7 +395,7 @@ def _value(parameter: Parameter, value: Any, where: str, steps: int, precision: 
             raise InvalidInput(f"{where} is {value!r}; {nearest(value, parameter.choices)}")
         return str(value)
     if parameter.scheduled and not isinstance(value, Real):
-        return _schedule(parameter, value, where, steps, on_axis)
+        return _schedule(parameter, value, where, steps, precision, on_axis)
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
         raise InvalidInput(f"{where} is {value!r}; it must be {parameter.allowed}")
     if parameter.whole:
@@ -390,12 +405,12 @@ def _value(parameter: Parameter, value: Any, where: str, steps: int, precision: 
     number = _number(where, value)
     if not parameter.contains(number):
         raise InvalidInput(f"{where} is {number!r}; it must be {parameter.allowed}")
-    if abs(number) > np.finfo(precision).max:
+    if abs(number) > float(np.finfo(precision).max):
         raise InvalidInput(f"{where} is {number!r}; it does not fit into {precision}")
     return number
 
 
-def _schedule(parameter: Parameter, value: Any, where: str, steps: int, on_axis: bool) -> Any:
+def _schedule(parameter: Parameter, value: Any, where: str, steps: int, precision: str, on_axis: bool) -> Any:
     name = parameter.name
     if isinstance(value, Mapping):
         if set(value) != {"name", "schedule"} or not isinstance(value["name"], str) or not value["name"]:
@@ -408,6 +423,8 @@ def _schedule(parameter: Parameter, value: Any, where: str, steps: int, on_axis:
     table = tabulate(value, steps, where)
     if not all(map(parameter.contains, table)):
         raise InvalidInput(f"{where} reaches from {table.min():g} to {table.max():g}; it must be {parameter.allowed}")
+    if np.abs(table).max() > float(np.finfo(precision).max):
+        raise InvalidInput(f"{where} reaches from {table.min():g} to {table.max():g}; it does not fit into {precision}")
     return NamedSchedule(name, tuple(table.tolist()))
 
 
@@ -415,14 +432,24 @@ def _eval_steps(steps: int, every: Any, listed: Any) -> tuple[int, ...]:
     if listed is not None:
         if every is not None:
             raise InvalidInput("eval_every and eval_steps are both given; one of them says when to evaluate")
-        if isinstance(listed, str) or not isinstance(listed, Iterable):
+        if not _several(listed):
             raise InvalidInput(f"eval_steps is {listed!r}; it must be a list of steps from 0 to {steps}")
         chosen = [whole("eval_steps", step, 0) for step in listed]
         if any(step > steps for step in chosen):
             raise InvalidInput(f"eval_steps has {max(chosen)}; the training has {steps} steps")
         return tuple(sorted({0, *chosen, steps}))
     stride = whole("eval_every", max(1, steps // 10) if every is None else every, 1)
+    if steps // stride > MOST_EVALUATIONS:
+        evaluations = steps // stride
+        raise InvalidInput(
+            f"eval_every is {stride}: {evaluations} evaluations; at most {MOST_EVALUATIONS} are possible"
+        )
     return tuple(sorted({*range(0, steps + 1, stride), steps}))
+
+
+def _several(given: Any) -> bool:
+    """Whether ``given`` is something to go through, but no text."""
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes) and getattr(given, "ndim", 1) > 0
 
 
 def _keep(world: World, keep: Any, given: set[str], axes: Mapping[str, Axis]) -> tuple[str, ...]:
@@ -432,7 +459,7 @@ def _keep(world: World, keep: Any, given: set[str], axes: Mapping[str, Axis]) ->
             for name, metric in world.metrics.items()
             if metric.kept and (metric.only_with is None or metric.only_with in given)
         )
-    if isinstance(keep, str) or not isinstance(keep, Iterable):
+    if not _several(keep):
         raise InvalidInput(f"keep is {keep!r}; it must be a list of metrics")
     chosen = list(keep)
     for name in chosen:

@@ -31,6 +31,9 @@ LEAST_SHARE = 0.5
 SPEED = 3e9
 CALL_SECONDS = 2.0
 
+#: Copies of the state that a call needs at a time: its own, the next one, and arrays of an evaluation.
+STATES = 6
+
 #: Bytes that the states of one call may take, on all devices together.
 CALL_BYTES = 2**30
 
@@ -227,13 +230,18 @@ def dim_length(grid: Grid, dim: str) -> int:
 
 
 def check_memory(grid: Grid, available: int) -> None:
-    """Refuses a grid whose results do not fit into ``available`` bytes."""
-    columns = 8 * grid.cells * len(grid.world.parameters)
-    needed = result_bytes(grid) + columns
+    """Refuses a grid whose results, or whose smallest call, do not fit into ``available`` bytes."""
+    needed = result_bytes(grid) + 8 * grid.cells * len(grid.world.parameters)
     if needed > available:
         raise InvalidInput(
             f"the grid has {grid.cells} cells, whose results and indices take {needed / 2**30:.1f} GiB; "
             f"{available / 2**30:.1f} GiB is free: keep fewer metrics, evaluations or cells"
+        )
+    lane = int(grid.world.state(grid.columns).max()) * np.dtype(grid.precision).itemsize
+    if STATES * VECTOR * lane > available:
+        raise InvalidInput(
+            f"a training takes {STATES * VECTOR * lane / 2**30:.1f} GiB; {available / 2**30:.1f} GiB is free: "
+            "make its task smaller"
         )
 
 

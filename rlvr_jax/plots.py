@@ -186,7 +186,10 @@ def curve_with_band(
         The curve; its band, if it has one, is the last of ``axes.collections``.
 
     Example:
-        >>> curve_with_band(axes, "step", results.accuracy.sel({"method": "grpo"}), **looks["grpo"].line())
+        >>> accuracy = xr.DataArray([[0.2, 0.5], [0.2, 0.7]], {"seed": [0, 1], "step": [0, 100]})
+        >>> axes = Figure().add_subplot()
+        >>> curve_with_band(axes, "step", accuracy, **method_looks(["grpo"])["grpo"].line()).get_ydata().tolist()
+        [0.2, 0.6]
     """
     interval = t_interval(values, over)
     at, mean, half = values[x].values, interval["mean"].values, interval["half_width"].values

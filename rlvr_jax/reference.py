@@ -108,7 +108,8 @@ def group(rewards: Floats, baseline: Floats, eps: float) -> Floats:
 
 def grpo(rewards: Floats, baseline: Floats, eps: float) -> Floats:
     """A_i = (r_i - mean) / (std + eps), ddof 0 (DeepSeekMath); exactly 0 where all rewards are equal."""
-    return group(rewards, baseline, eps) / (rewards.std(axis=1, keepdims=True) + eps)
+    scale = rewards.std(axis=1, keepdims=True) + eps
+    return group(rewards, baseline, eps) / np.where(has_signal(rewards), scale, 1.0)
 
 
 ADVANTAGES = {"none": none, "learned": learned, "rloo": rloo, "group": group, "grpo": grpo}
@@ -245,7 +246,7 @@ def _run(
     needed = 2 if o.method in ("rloo", "group", "grpo") else 1
     _require(needed <= G, f"{o.method} needs G >= {needed} samples per prompt, got {G}.")
     _require(o.kl_coef >= 0, f"kl_coef must be at least 0, got {o.kl_coef}.")
-    _require(o.eps > 0, f"eps must be above 0, got {o.eps}.")
+    _require(o.eps >= 0, f"eps must be at least 0, got {o.eps}.")
     every = max(1, T // 10) if o.eval_every is None else o.eval_every
     _require(every >= 1, f"eval_every must be at least 1, got {every}.")
     eval_at = {0, T, *(range(0, T, every) if o.eval_steps is None else o.eval_steps)}

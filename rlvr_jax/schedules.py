@@ -35,7 +35,9 @@ def tabulate(schedule: Schedule, steps: int, name: str = "schedule") -> np.ndarr
     array([0. , 0.5, 1. ])
     """
     if callable(schedule):
-        values = np.array([_number(schedule(step), f"{name} at step {step}") for step in range(steps + 1)])
+        values = np.array(
+            [_number(_called(schedule, step, name), f"{name} at step {step}") for step in range(steps + 1)]
+        )
     elif isinstance(schedule, Real):
         values = np.full(steps + 1, _number(schedule, name))
     else:
@@ -44,12 +46,21 @@ def tabulate(schedule: Schedule, steps: int, name: str = "schedule") -> np.ndarr
     return values
 
 
+def _called(schedule: Callable[[int], float], step: int, name: str) -> object:
+    try:
+        return schedule(step)
+    except Exception as error:
+        raise InvalidInput(f"{name} fails at step {step}: {error}") from error
+
+
 def _number(value: object, name: str) -> float:
-    if isinstance(value, bool | np.bool_) or not (isinstance(value, Real) or np.ndim(value) == 0):
+    # arrays without dimensions are numbers: optax's schedules return them
+    booleans = getattr(value, "dtype", None) == np.bool_ or isinstance(value, bool)
+    if booleans or not (isinstance(value, Real) or getattr(value, "shape", None) == ()):
         raise InvalidInput(f"{name} is {value!r}; it must be a finite number")
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} is {value!r}; it must be a finite number") from None
     if not np.isfinite(number):
         raise InvalidInput(f"{name} is {number!r}; it must be a finite number")

@@ -34,11 +34,15 @@ def final_table(
         InvalidInput: a metric that ``dataset`` does not hold.
 
     Example:
-        >>> print(final_table(results, ("accuracy",)))
+        >>> accuracy = xr.DataArray(
+        ...     [[[0.24, 0.771], [0.24, 0.773]], [[0.24, 0.92], [0.24, 0.94]]],
+        ...     {"method": ["rloo", "grpo"], "seed": [0, 1], "step": [0, 600]},
+        ... )
+        >>> print(final_table(xr.Dataset({"accuracy": accuracy}), ("accuracy",)))
         Mean +- half-width of the 95 % t-interval over seed, at step 600.
-        method  n         accuracy
-        rloo    6  0.7716 +- 0.0010
-        grpo    6    0.927 +- 0.014
+        method  n        accuracy
+        rloo    2  0.772 +- 0.013
+        grpo    2    0.93 +- 0.13
     """
     for metric in metrics:
         if metric not in dataset:

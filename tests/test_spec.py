@@ -81,7 +81,7 @@ WRONG = [
     (
         "tied_name",
         GOOD + "[tied.seed]\nkl_coef = [0, 1]\nlr_h = [1, 2]\n",
-        "bad.toml: 'seed' cannot name a tied axis: it is the name of a parameter or of a result's dimension",
+        "bad.toml: 'seed' cannot name a tied axis; it is the name of a parameter, of a metric or of a result's dimension",
     ),
     (
         "no_steps",
@@ -182,7 +182,7 @@ WRONG = [
     (
         "range_endless",
         GOOD + "[parameters]\nseed = { range = [0, 99999999999999999999] }\n",
-        "bad.toml: range of seed is [0, 99999999999999999999]; its numbers must be below 2^62",
+        "bad.toml: range of seed is [0, 99999999999999999999]; its numbers must lie within 2^62 of 0",
     ),
     (
         "range_backwards",
