@@ -58,13 +58,13 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]
 class Run:
     """Run a spec: print the final table, store the results, draw the figures.
 
-    Example: rlvr-jax run baselines --seeds 8 --set lr=0.2 --out results
+    Example: rlvr-jax run baselines --seeds 8 --set lr=0.2 --out results/slow.zarr
     """
 
     spec: SpecName
     """A TOML file, or the name of a shipped spec (see: rlvr-jax list)."""
-    out: Path = Path("results")
-    """Folder for NAME.zarr (the results) and NAME/ (figures as PDF and PNG)."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="STORE")] = None
+    """Where the results go, results/NAME.zarr unless given; figures go beside it, into the folder NAME."""
     seeds: Count = None
     """Run the seeds 0 to N-1."""
     set: Assignments = ()
@@ -76,7 +76,8 @@ class Run:
 
     def run(self) -> int:
         spec = _changed(self.spec, self.seeds, self.set)
-        store, drawings = self.out / f"{spec.name}.zarr", self.out / spec.name
+        store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
+        drawings = store.with_name(store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
         spec.grid()
 
@@ -88,7 +89,7 @@ class Run:
         except Interrupted as stop:
             if stop.finished == 0:
                 return _stopped("nothing had finished, so nothing is stored")
-            partial = store.with_name(f"{spec.name}.partial.zarr")
+            partial = store.with_name(f"{store.stem}.partial.zarr")
             save(stop.results, partial, overwrite=True)
             count = f"{stop.finished} of {stop.results['diverged_step'].size} cells had finished"
             return _stopped(f"{count} and are in {partial}; the others are NaN there")
@@ -113,12 +114,13 @@ class Run:
             raise InvalidInput(f"{error} (--out, --overwrite)") from None
         if self.figures and drawings.exists() and not drawings.is_dir():
             raise InvalidInput(f"{drawings} exists and is no folder; figures cannot be written there")
+        folder = store.parent
         try:
-            self.out.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidInput(f"the folder {self.out} cannot be made: {(error.strerror or '').lower()}") from None
-        if not os.access(self.out, os.W_OK | os.X_OK):
-            raise InvalidInput(f"the folder {self.out} cannot be written: permission denied")
+            raise InvalidInput(f"the folder {folder} cannot be made: {(error.strerror or '').lower()}") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidInput(f"the folder {folder} cannot be written: permission denied")
 
 
 @dataclass(frozen=True)

@@ -70,17 +70,17 @@ WRONG = [
     ),
     (["run", "good.toml", "--set", "kl_coef=[]"], "good.toml: kl_coef has no values; an axis needs at least one"),
     (["run", "good.toml", "--set", "steps=[1, 2]"], "good.toml: steps is [1, 2]; it must be a whole number at least 0"),
-    (["run", "good.toml", "--out", "good.toml"], "the folder good.toml cannot be made: file exists"),
-    (["run", "good.toml", "--out", "good.toml/deep"], "the folder good.toml/deep cannot be made: not a directory"),
+    (["run", "good.toml", "--out", "good.toml/x.zarr"], "the folder good.toml cannot be made: file exists"),
+    (["run", "good.toml", "--out", "good.toml/deep/x.zarr"], "the folder good.toml/deep cannot be made: not a directory"),
     (
-        ["run", "good.toml", "--out", "taken"],
+        ["run", "good.toml", "--out", "taken/good.zarr"],
         "taken/good.zarr exists; choose another place, or allow it to be overwritten (--out, --overwrite)",
     ),
     (
-        ["run", "good.toml", "--out", "alien", "--overwrite"],
+        ["run", "good.toml", "--out", "alien/good.zarr", "--overwrite"],
         "alien/good.zarr exists and is no result; it is not overwritten (--out, --overwrite)",
     ),
-    (["run", "good.toml", "--out", "flat"], "flat/good exists and is no folder; figures cannot be written there"),
+    (["run", "good.toml", "--out", "flat/good.zarr"], "flat/good exists and is no folder; figures cannot be written there"),
     (["plan", "good.toml", "--jsno"], "unrecognized options: --jsno; did you mean --json?"),
     (["list", "everything"], "unrecognized options: everything"),
     (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
@@ -156,7 +156,7 @@ def test_results_are_not_overwritten_unless_asked(
 
 
 def test_one_cell_without_seeds_and_a_choice_of_metrics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "good.toml", "--out", "elsewhere/deep", "--set", 'keep=["h", "kl"]']) == 0
+    assert main(["run", "good.toml", "--out", "elsewhere/deep/good.zarr", "--set", 'keep=["h", "kl"]']) == 0
     out = capsys.readouterr().out
     assert "One seed, so no interval, at step 20." in out
     assert out.splitlines()[1].split() == ["n", "kl", "h"]
@@ -188,7 +188,7 @@ def test_a_stop_keeps_what_had_finished(monkeypatch: pytest.MonkeyPatch, capsys:
         yield from real(*arguments)
 
     monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "sizes.toml", "--out", "out"]) == 130
+    assert main(["run", "sizes.toml", "--out", "out/sizes.zarr"]) == 130
     partial = "out/sizes.partial.zarr"
     sentence = f"stopped: 1 of 2 cells had finished and are in {partial}; the others are NaN there"
     assert capsys.readouterr() == ("", f"rlvr-jax: {sentence}\n")
@@ -204,7 +204,7 @@ def test_a_stop_before_anything_had_finished_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "good.toml", "--out", "none"]) == 130
+    assert main(["run", "good.toml", "--out", "none/good.zarr"]) == 130
     assert capsys.readouterr().err == "rlvr-jax: stopped: nothing had finished, so nothing is stored\n"
     assert list(Path("none").iterdir()) == []
 

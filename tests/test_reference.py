@@ -365,7 +365,7 @@ def test_bad_tasks_are_refused(arguments, sentence):
         ({"seen": np.zeros(4, dtype=bool)}, "seen"),
         ({"kl_coef": -0.1}, "kl_coef must be at least 0, got -0.1"),
         ({"hack_reward": [[1, 0.5]]}, "begin at step 0 or before"),
-        ({"eps": 0.0}, "eps must be above 0"),
+        ({"eps": -0.1}, "eps must be at least 0"),
         ({"eval_every": 0}, "eval_every"),
         ({"eval_steps": [4]}, r"eval_steps must be whole numbers in 0\.\.3"),
     ],
