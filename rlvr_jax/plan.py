@@ -12,8 +12,8 @@ from rlvr_jax.grid import Grid
 from rlvr_jax.lanes import VECTOR, Layout
 from rlvr_jax.types import InvalidInput
 
-#: Numbers in one array of a step, [B, M, L], that still stay in the cache of a core.
-CACHED = 2**17
+#: Numbers in one array of a step, [B, M, L], beyond which wider rows no longer pay: memory becomes the limit.
+CACHED = 2**20
 
 #: Widest and narrowest row of lanes that a program is given.
 WIDEST, NARROWEST = 256, VECTOR
