@@ -372,8 +372,7 @@ def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Ar
 
     def trained(state: Any, draw: Any, number: Array, last: Array) -> tuple[Any, Array]:
         state, thresholds = program.step(state, context, draw, number, last, stage)
-        below = jnp.stack(thresholds)[..., 0].transpose(1, 0, 2).reshape((len(draw[0]), 1, -1))
-        return state, jnp.sum(draw[1] > below, -1, dtype=jnp.int32) - 1  # [B, G]
+        return state, jnp.sum(draw[1] > thresholds[:, None, :, 0], -1, dtype=jnp.int32) - 1  # [B, G]
 
     def step(state: Any, now: Any) -> Any:
         number, draw, counted = now

@@ -144,7 +144,7 @@ class Learned(NamedTuple):
     squares: Array
     tied: Array
     memory: list[dict[str, Array]]
-    thresholds: list[Array]
+    thresholds: Array
 
 
 class Advantage(NamedTuple):
@@ -271,7 +271,7 @@ class Program:
         step: Array,
         last: Array,
         stage: Stage,
-    ) -> tuple[State, list[Array]]:
+    ) -> tuple[State, Array]:
         """One training step.
 
         Args:
@@ -283,8 +283,8 @@ class Program:
           stage: Of the program.
 
         Returns:
-          The state after the step and the thresholds that answers were drawn by: a sample with uniform u is answer
-          ``sum(u > thresholds) - 1``.
+          The state after the step and the thresholds ``[B, > M, L]`` that answers were drawn by: a sample with
+          uniform u is answer ``sum(u > thresholds) - 1``.
         """
         layout = self.layout
         numbers = {name: x[None, None] for name, x in context.numbers.items()}
@@ -466,31 +466,22 @@ def _runs(answers: int) -> tuple[int, int]:
     return runs, -(-(answers + 1) // runs)
 
 
-def _thresholds(policy: Array) -> list[Array]:
-    """-1, then the cumulative probabilities of all answers but the last, then 2s: R arrays ``[B, runs, L]``.
-
-    Threshold a * R + j is entry a of array j.
-    """
+def _thresholds(policy: Array) -> Array:
+    """-1, then the cumulative probabilities of all answers but the last, then at least one 2: ``[B, > M, L]``."""
     answers = policy.shape[1]
     runs, length = _runs(answers)
     padded = jnp.pad(policy, ((0, 0), (0, runs * length - answers), (0, 0)))
-    first = jnp.arange(runs)[None, :, None] * length
-    thresholds = []
-    for j, sums in enumerate(prefix(padded, runs)):
-        sums = jnp.where(first + j == 0, -1, sums)
-        thresholds.append(jnp.where(first + j >= answers, 2, sums))
-    return thresholds
+    sums = jnp.stack(prefix(padded, runs), 2).reshape(padded.shape)
+    place = jnp.arange(padded.shape[1])[None, :, None]
+    return jnp.where(place == 0, -1, jnp.where(place >= answers, 2, sums))
 
 
-def _above(thresholds: list[Array], samples: Array) -> Array:
+def _above(thresholds: Array, samples: Array) -> Array:
     """Samples above each threshold, int32 ``[B, > M, L]``: answer j was drawn n[j] - n[j + 1] times."""
-    counts = []
-    for threshold in thresholds:
-        count = jnp.zeros(threshold.shape, jnp.int32)
-        for g in range(samples.shape[1]):
-            count = count + (samples[:, g : g + 1] > threshold)
-        counts.append(count)
-    return jnp.stack(counts, 2).reshape((counts[0].shape[0], -1, counts[0].shape[2]))
+    above = jnp.zeros(thresholds.shape, jnp.int32)
+    for g in range(samples.shape[1]):
+        above = above + (samples[:, g : g + 1] > thresholds)
+    return above
 
 
 def _kl_gradient(slots: Slots, policy: Array, log_norm: Array, h: Array, stage: Stage) -> Array:

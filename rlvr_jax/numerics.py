@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.extend.core import jaxpr_as_fun
 
 #: Longest axis that is combined by an unrolled tree; a longer one is first folded to this length by a loop.
 UNROLLED = 256
@@ -146,9 +147,11 @@ class Stage:
     @staticmethod
     def when(condition: Array, function: Callable[..., Any], *operands: Any) -> Any:
         """``function(*operands)`` where ``condition`` holds, zeros of the same shapes and types otherwise."""
-        shapes = jax.eval_shape(function, *operands)
+        # traced once: the conditional gets the finished equations
+        equations, shapes = jax.make_jaxpr(function, return_shape=True)(*operands)
+        call, tree = jaxpr_as_fun(equations), jax.tree.structure(shapes)
 
-        def zeros(*_: Any) -> Any:
-            return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        def zeros(*_: Array) -> list[Array]:
+            return [jnp.zeros(shape.shape, shape.dtype) for shape in jax.tree.leaves(shapes)]
 
-        return lax.cond(condition, function, zeros, *operands)
+        return jax.tree.unflatten(tree, lax.cond(condition, call, zeros, *jax.tree.leaves(operands)))

@@ -1,0 +1,58 @@
+"""The README tells the truth: its snippets run, its commands are those of the gate, its tables list what there is."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rlvr_jax.advantages import ESTIMATORS
+from rlvr_jax.bandit import METRICS, PARAMETERS
+from rlvr_jax.grid import make_grid
+from rlvr_jax.worlds import world
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_python_snippets_run_in_order(capsys):
+    names = {}
+    assert len(blocks("python")) >= 3
+    for snippet in blocks("python"):
+        exec(compile(snippet, "README.md", "exec"), names)
+    assert names["run"]["logits"].shape == (50, 8)
+    assert "[ 1." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("snippet", blocks("toml"))
+def test_the_specs_are_grids(snippet):
+    spec = tomllib.loads(snippet)
+    grid = make_grid(world(spec.pop("world")), spec.pop("parameters"), tied=spec.pop("tied", None), **spec)
+    assert grid.cells > 1
+
+
+def test_the_commands_are_those_of_the_gate():
+    gate = (ROOT / ".ci" / "run").read_text()
+    (main,) = [block.strip() for block in blocks("") if "rlvr-jax run" in block]
+    (tests,) = [block.strip() for block in blocks("") if "pytest" in block]
+    assert tests in gate
+    assert main.split(" && ")[-1].removesuffix(" baselines") in gate
+    assert gate.rstrip().splitlines()[-1] == tests
+
+
+def test_every_method_parameter_and_metric_is_named():
+    for name in (*ESTIMATORS, *PARAMETERS, *METRICS):
+        stem = re.sub(r"_(seen|unseen)$", "", name)
+        assert f"`{stem}`" in README, name
+
+
+def test_pictures_exist_and_nothing_is_left_to_fill_in():
+    pictures = re.findall(r"!\[.+?\]\((.+?)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).stat().st_size > 10_000
+    assert not re.search(r"@[A-Z]+@", README)
