@@ -71,7 +71,10 @@ WRONG = [
     (["run", "good.toml", "--set", "kl_coef=[]"], "good.toml: kl_coef has no values; an axis needs at least one"),
     (["run", "good.toml", "--set", "steps=[1, 2]"], "good.toml: steps is [1, 2]; it must be a whole number at least 0"),
     (["run", "good.toml", "--out", "good.toml/x.zarr"], "the folder good.toml cannot be made: file exists"),
-    (["run", "good.toml", "--out", "good.toml/deep/x.zarr"], "the folder good.toml/deep cannot be made: not a directory"),
+    (
+        ["run", "good.toml", "--out", "good.toml/deep/x.zarr"],
+        "the folder good.toml/deep cannot be made: not a directory",
+    ),
     (
         ["run", "good.toml", "--out", "taken/good.zarr"],
         "taken/good.zarr exists; choose another place, or allow it to be overwritten (--out, --overwrite)",
@@ -80,7 +83,10 @@ WRONG = [
         ["run", "good.toml", "--out", "alien/good.zarr", "--overwrite"],
         "alien/good.zarr exists and is no result; it is not overwritten (--out, --overwrite)",
     ),
-    (["run", "good.toml", "--out", "flat/good.zarr"], "flat/good exists and is no folder; figures cannot be written there"),
+    (
+        ["run", "good.toml", "--out", "flat/good.zarr"],
+        "flat/good exists and is no folder; figures cannot be written there",
+    ),
     (["plan", "good.toml", "--jsno"], "unrecognized options: --jsno; did you mean --json?"),
     (["list", "everything"], "unrecognized options: everything"),
     (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
