@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from rlvr_jax.numerics import largest, pin, total
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.types import InvalidInput, numbers
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["reward", "weight", "size", "state"], meta_fields=[])
@@ -190,7 +190,7 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
     [[1.0, -1.0], [0.0, 0.0]]
     """
     row = estimator(method)
-    rewards = _numbers(rewards, "rewards", "numbers [..., G]")
+    rewards = numbers(rewards, "rewards", "numbers [..., G]")
     if rewards.ndim == 0:
         raise InvalidInput(f"rewards is the single number {rewards}; it must be a group, an array [..., G]")
     if rewards.size == 0:
@@ -212,9 +212,11 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
     given = {}
     for name, default in known.items():
         allowed = "a finite number, or one for each group"
-        value = _numbers(parameters.get(name, default), name, allowed)
+        value = numbers(parameters.get(name, default), name, allowed)
         if not np.isfinite(value).all() or value.shape not in ((), size.shape):
             raise InvalidInput(f"{name} is {parameters[name]!r}; it must be {allowed}")
+        if name in row.parameters and np.any(value < 0):
+            raise InvalidInput(f"{name} is {parameters[name]!r}; it must be at least 0")
         given[name] = np.broadcast_to(value, size.shape).reshape(-1)
     with jax.enable_x64(True):
         samples = np.moveaxis(np.where(present, rewards, 0), -1, 0).reshape(rewards.shape[-1], 1, -1)
@@ -224,18 +226,7 @@ def advantage(rewards: Any, method: str, **parameters: Any) -> np.ndarray:
             jnp.asarray(np.maximum(size, 1).reshape(1, 1, -1), jnp.float64),
             {name: jnp.asarray(given[name][None, None]) for name in row.state},
         )
-        numbers = {name: jnp.asarray(given[name][None, None]) for name in row.parameters}
-        result = np.asarray(row.function(group, numbers)[0])
+        read = {name: jnp.asarray(given[name][None, None]) for name in row.parameters}
+        result = np.asarray(row.function(group, read)[0])
     result = np.moveaxis(result.reshape(rewards.shape[-1:] + rewards.shape[:-1]), 0, -1)
     return np.where(present, result, 0.0)
-
-
-def _numbers(given: Any, name: str, allowed: str) -> np.ndarray:
-    """``given`` as float64, or a sentence that says what it must be."""
-    try:
-        array = np.asarray(given)
-    except ValueError:  # rows of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise InvalidInput(f"{name} is {given!r}; it must be {allowed}")
-    return array.astype(np.float64)

@@ -26,7 +26,7 @@ from rlvr_jax.bandit_program import Program
 from rlvr_jax.grid import Grid, make_grid
 from rlvr_jax.lanes import VECTOR, Layout
 from rlvr_jax.numerics import Stage
-from rlvr_jax.types import REQUIRED, Columns, InvalidInput, Metric, Parameter, World
+from rlvr_jax.types import REQUIRED, Columns, InvalidInput, Metric, Parameter, World, numbers
 
 #: The reference model's chance of the correct answer at each difficulty level.
 LEVEL_RATES = (0.01, 0.05, 0.2, 0.6)
@@ -50,9 +50,9 @@ def make_task(prompts: int = 200, answers: int = 16, seed: int = 0, hack_prob: f
     """A task of the bandit, the same number for number wherever it is made.
 
     Args:
-      prompts: P >= 1.
-      answers: M >= 3.
-      seed: Seed of ``numpy.random.default_rng``, >= 0.
+      prompts: P, from 1 to 2^16.
+      answers: M, from 3 to 2^16.
+      seed: Seed of ``numpy.random.default_rng``, from 0 to 2^32 - 1.
       hack_prob: The reference policy's chance of the hack, in (0, 0.4).
 
     Raises:
@@ -62,9 +62,10 @@ def make_task(prompts: int = 200, answers: int = 16, seed: int = 0, hack_prob: f
     >>> np.bincount(task.level).tolist(), float(np.exp(task.ref_logits[:, 0]).mean().round(3))
     ([42, 47, 52, 59], 0.243)
     """
-    for name, value, least in (("prompts", prompts, 1), ("answers", answers, 3), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    for name, value in (("prompts", prompts), ("answers", answers), ("task_seed", seed)):
+        allowed = PARAMETERS[name]
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or not allowed.contains(value):
+            raise InvalidInput(f"{name.removeprefix('task_')} is {value!r}; it must be {allowed.allowed}")
     if not isinstance(hack_prob, Real) or not 0 < hack_prob < 0.4:
         raise InvalidInput(f"hack_prob is {hack_prob!r}; it must lie between 0 and 0.4")
     rng = np.random.default_rng(seed)
@@ -82,20 +83,27 @@ def pass_at_k(p: Any, k: Any) -> np.ndarray:
 
     Args:
       p: Chance of a correct answer, in [0, 1]; any shape.
-      k: Number of answers, >= 0; broadcasts against ``p``.
+      k: Number of answers, whole and >= 0; broadcasts against ``p``.
+
+    Raises:
+      InvalidInput: If an argument is outside its range or the shapes do not fit.
 
     >>> pass_at_k(0.5, np.array([1, 2, 3])).tolist()
     [0.5, 0.75, 0.875]
     """
-    p, k = np.asarray(p, np.float64), np.asarray(k)
+    p, k = numbers(p, "p", "probabilities in [0, 1]"), numbers(k, "k", "whole numbers at least 0")
     if not np.all((p >= 0) & (p <= 1)):
         raise InvalidInput(f"p reaches from {p.min()} to {p.max()}; a probability lies in [0, 1]")
-    if np.any(k < 0):
-        raise InvalidInput(f"k is {k.min()}; it must be at least 0")
+    if not np.all((k >= 0) & (k == np.round(k))):
+        raise InvalidInput(f"k reaches from {k.min():g} to {k.max():g}; it must be whole numbers at least 0")
+    try:
+        np.broadcast_shapes(p.shape, k.shape)
+    except ValueError:
+        raise InvalidInput(f"p has shape {p.shape} and k {k.shape}; they must broadcast against each other") from None
     # log1p keeps a p far below the rounding of 1 - p
     with np.errstate(divide="ignore", invalid="ignore"):
         missed = np.where(k == 0, 0.0, k * np.log1p(-p))
-    return -np.expm1(missed)
+    return 0.0 - np.expm1(missed)  # not -0.0
 
 
 #: Parameters on which the draws and the task depend.
@@ -292,7 +300,7 @@ def train(
     >>> run["step"].tolist(), run["accuracy"].shape, run["logits"].shape
     ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], (11,), (200, 16))
     """
-    grid = _one(task, steps=steps, seed=seed, precision=precision, **options)
+    grid = _one(task, options, steps=steps, seed=seed, precision=precision)
     program, inputs, shared = _alone(task, grid)
     work = engine.Work(
         program=program,
@@ -306,8 +314,8 @@ def train(
     devices.use_compile_cache()
     with jax.enable_x64(precision == "float64"):
         (chunk,) = engine.run(work, jax.devices()[:1], engine.Clock())
-    numbers = {name: x[0, ..., 0] for name, x in (chunk.metrics | chunk.finals).items()}
-    return {"step": np.array(grid.eval_steps), **numbers}
+    stored = {name: x[0, ..., 0] for name, x in (chunk.metrics | chunk.finals).items()}
+    return {"step": np.array(grid.eval_steps), **stored}
 
 
 def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[str, np.ndarray]:
@@ -335,16 +343,18 @@ def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[s
     >>> run["answers"].shape, run["step"].tolist()
     ((3, 4, 8), [0, 1, 2, 3])
     """
-    prompts, uniforms = np.asarray(prompts), np.asarray(uniforms, np.float64)
-    _check_draws(task, prompts, uniforms)
+    _check_task(task)
+    chosen, uniforms = numbers(prompts, "prompts", "[T, B]"), numbers(uniforms, "uniforms", "[T, B, G]")
+    _check_draws(task, chosen, uniforms)
+    prompts = chosen.astype(np.int32)
     steps, batch, samples = uniforms.shape
-    grid = _one(task, steps=steps, batch_size=batch, group_size=samples, precision="float64", **options)
+    grid = _one(task, options, steps=steps, batch_size=batch, group_size=samples, precision="float64")
     program, inputs, shared = _alone(task, grid)
     counted = np.isin(np.arange(steps + 1), grid.eval_steps)
     devices.use_compile_cache()
     with jax.enable_x64(True):
         one = jax.tree.map(lambda x: x[0], inputs)
-        draw = (prompts.astype(np.int32)[..., None], uniforms[..., None])
+        draw = (prompts[..., None], uniforms[..., None])
         state, answers, metrics = jax.tree.map(
             np.asarray, _replayed(program, one, shared, draw, counted, np.bool_(True))
         )
@@ -389,9 +399,11 @@ def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Ar
     return state, answers[1:], metrics
 
 
-def _one(task: Task, **options: Any) -> Grid:
-    """The grid of one cell on a task of any size."""
-    ref_logits, level = np.asarray(task.ref_logits), np.asarray(task.level)
+def _check_task(task: Any) -> None:
+    if not isinstance(task, Task):
+        raise InvalidInput(f"task is {task!r}; it must be a Task, as make_task gives")
+    ref_logits = numbers(task.ref_logits, "task.ref_logits", "numbers [P, M]")
+    level = numbers(task.level, "task.level", "whole numbers [P]")
     if ref_logits.ndim != 2 or ref_logits.shape[1] < 3 or not np.isfinite(ref_logits).all():
         raise InvalidInput(
             f"task.ref_logits has shape {ref_logits.shape}; it must be finite numbers [P, M] with M >= 3"
@@ -400,10 +412,20 @@ def _one(task: Task, **options: Any) -> Grid:
         raise InvalidInput(
             f"task.level has shape {level.shape}; it must be {ref_logits.shape[:1]} whole numbers 0 to 3"
         )
-    for name in ("prompts", "answers", "task_seed", "hack_prob"):
-        if name in options:
+
+
+def _one(task: Task, options: Mapping[str, Any], **fixed: Any) -> Grid:
+    """The grid of one cell on a task of any size."""
+    _check_task(task)
+    for name in options:
+        if name in ("prompts", "answers", "task_seed", "hack_prob"):
             raise InvalidInput(f"{name} is part of the task; make another task instead")
-    return make_grid(WORLD, {}, prompts=ref_logits.shape[0], answers=ref_logits.shape[1], **options)
+        if name in fixed:
+            raise InvalidInput(f"{name} follows from the draws; it is no argument here")
+        if name in ("world", "parameters", "tied"):
+            raise InvalidInput(f"{name} is no argument of a single training; use rlvr_jax.sweep for a grid")
+    prompts, answers = np.shape(task.ref_logits)
+    return make_grid(WORLD, {}, prompts=prompts, answers=answers, **options, **fixed)
 
 
 def _alone(task: Task, grid: Grid) -> tuple[Program, dict[str, Any], dict[str, np.ndarray]]:
@@ -420,7 +442,7 @@ def _check_draws(task: Task, prompts: np.ndarray, uniforms: np.ndarray) -> None:
             f"prompts has shape {prompts.shape} and uniforms {uniforms.shape}; they must be [T, B] and [T, B, G]"
         )
     population = len(task.level)
-    if not np.issubdtype(prompts.dtype, np.integer) or np.any((prompts < 0) | (prompts >= population)):
+    if not np.all((prompts >= 0) & (prompts < population) & (prompts == np.round(prompts))):
         raise InvalidInput(f"prompts must be whole numbers from 0 to {population - 1}")
     if np.any(np.diff(np.sort(prompts, 1), axis=1) == 0):
         raise InvalidInput("prompts repeats a prompt within a step; the prompts of a step must differ")

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Run:
     def run(self) -> int:
         spec = _changed(self.spec, self.seeds, self.set)
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
-        drawings = store.with_name(store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
+        drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
         spec.grid()
 
@@ -119,8 +120,11 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(f"the folder {folder} cannot be made: {(error.strerror or '').lower()}") from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise InvalidInput(f"the folder {folder} cannot be written: permission denied")
+        try:
+            with tempfile.TemporaryDirectory(dir=folder):  # what may be written is seen by writing
+                pass
+        except OSError as error:
+            raise InvalidInput(f"the folder {folder} cannot be written: {(error.strerror or '').lower()}") from None
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,7 @@ def sweep(
                     finished += _store(stored, part, chunk)
         except KeyboardInterrupt:
             results = _dataset(grid, stored, clock, time.perf_counter() - began, used)
+            results.attrs["unfinished"] = f"{grid.cells - finished} of {grid.cells} cells had not finished and are NaN"
             raise Interrupted(results, finished, grid.cells) from None
     results = _dataset(grid, stored, clock, time.perf_counter() - began, used)
     if "diverged" in results.attrs:

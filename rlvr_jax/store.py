@@ -1,5 +1,6 @@
 """Labelled results on disk: a Zarr v3 directory that xarray and others can read."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -60,10 +61,21 @@ def check_free(path: str | Path, *, overwrite: bool = False) -> None:
       InvalidInput: If ``path`` exists and may not be replaced, or is no result.
     """
     path = Path(path)
+    if not path.name or path.name == "..":
+        raise InvalidInput(f"{str(path)!r} names no store; give a directory to make, such as results/study.zarr")
     if path.exists() and not overwrite:
         raise InvalidInput(f"{path} exists; choose another place, or allow it to be overwritten")
-    if path.exists() and not (path / "zarr.json").exists():
+    if path.exists() and not _is_result(path):
         raise InvalidInput(f"{path} exists and is no result; it is not overwritten")
+
+
+def _is_result(path: Path) -> bool:
+    """Whether `save` has written ``path``; other people's Zarr groups are none."""
+    try:
+        attributes = json.loads((path / "zarr.json").read_text())["attributes"]
+        return isinstance(attributes["format"], int) and "spec_sha256" in attributes
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def open_store(path: str | Path) -> xr.Dataset:

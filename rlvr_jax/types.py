@@ -56,7 +56,7 @@ class Parameter:
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         bounds = [
-            f"{word} {bound:g}"
+            f"{word} {bound:.10g}"
             for word, bound in (
                 ("at least", self.least),
                 ("above", self.above),
@@ -136,3 +136,14 @@ class World:
     work: Callable[[Columns], np.ndarray]
     row: Callable[[Columns], np.ndarray]
     state: Callable[[Columns], np.ndarray]
+
+
+def numbers(given: Any, name: str, allowed: str) -> np.ndarray:
+    """``given`` as float64, or a sentence that says what it must be."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name} is {given!r}; it must be {allowed}")
+    return array.astype(np.float64)

@@ -57,7 +57,7 @@ def test_float32_follows_the_golden_runs_for_twenty_steps(path, task, i, run):
     prompts, uniforms = golden["prompts"][:steps], golden["uniforms"][:steps]
     exact = bandit.replay(task, prompts, uniforms, **options)
     _, batch, group = uniforms.shape
-    grid = bandit._one(task, steps=steps, batch_size=batch, group_size=group, precision="float32", **options)
+    grid = bandit._one(task, options, steps=steps, batch_size=batch, group_size=group, precision="float32")
     program, inputs, shared = bandit._alone(task, grid)
     draw = (prompts.astype(np.int32)[..., None], uniforms.astype(np.float32)[..., None])
     one = jax.tree.map(lambda x: x[0], inputs)
@@ -223,16 +223,16 @@ def test_facts_of_the_default_task():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: bandit.make_task(0), "prompts is 0; it must be a whole number of at least 1"),
-        (lambda: bandit.make_task(answers=2), "answers is 2; it must be a whole number of at least 3"),
-        (lambda: bandit.make_task(10.0), "prompts is 10.0; it must be a whole number of at least 1"),
-        (lambda: bandit.make_task(seed=-1), "seed is -1; it must be a whole number of at least 0"),
+        (lambda: bandit.make_task(0), "prompts is 0; it must be a whole number at least 1 and at most 65536"),
+        (lambda: bandit.make_task(answers=2), "answers is 2; it must be a whole number at least 3 and at most 65536"),
+        (lambda: bandit.make_task(10.0), "prompts is 10.0; it must be a whole number"),
+        (lambda: bandit.make_task(seed=-1), "seed is -1; it must be a whole number at least 0 and below 4294967296"),
         (lambda: bandit.make_task(hack_prob=0.4), "hack_prob is 0.4; it must lie between 0 and 0.4"),
         (lambda: bandit.make_task(hack_prob=float("nan")), "hack_prob is nan; it must lie between 0 and 0.4"),
         (lambda: bandit.make_task(hack_prob="much"), "hack_prob is 'much'; it must lie between 0 and 0.4"),
         (lambda: bandit.pass_at_k(1.5, 2), "p reaches from 1.5 to 1.5; a probability lies in [0, 1]"),
         (lambda: bandit.pass_at_k(float("nan"), 2), "p reaches from nan to nan; a probability lies in [0, 1]"),
-        (lambda: bandit.pass_at_k(0.5, -1), "k is -1; it must be at least 0"),
+        (lambda: bandit.pass_at_k(0.5, -1), "k reaches from -1 to -1; it must be whole numbers at least 0"),
         (lambda: final("rloo", lr=0.1, group=1), "group_size is 1 with method 'rloo'"),
         (lambda: final("ppo", lr=0.1), "method is 'ppo'"),
         (lambda: final("rloo", lr=float("inf")), "lr is inf; it must be a finite number"),
@@ -240,7 +240,18 @@ def test_facts_of_the_default_task():
         (lambda: bandit.replay(bandit.make_task(), [[200]], np.zeros((1, 1, 2)), method="none", lr=1), "from 0 to 199"),
         (lambda: bandit.replay(bandit.make_task(), [[0]], np.zeros((1, 2, 2)), method="none", lr=1), "[T, B, G]"),
         (lambda: bandit.replay(bandit.make_task(), [[0]], np.full((1, 1, 2), 2.0), method="none", lr=1), "[0, 1]"),
-        (lambda: bandit.replay(bandit.make_task(), [["a"]], np.zeros((1, 1, 2)), method="none", lr=1), "whole numbers"),
+        (lambda: bandit.replay(bandit.make_task(), [["a"]], np.zeros((1, 1, 2)), method="none", lr=1), "prompts is"),
+        (lambda: bandit.replay(bandit.make_task(), [[0]], [[[0.1], [0.2, 0.3]]], method="none", lr=1), "uniforms is"),
+        (lambda: final("none", lr=0.1, steps=3), "steps follows from the draws"),
+        (lambda: bandit.train(None, steps=2, method="none", lr=1), "task is None; it must be a Task"),
+        (lambda: bandit.train(bandit.make_task(), steps=2, method="none", lr=1, tied={}), "tied is no argument"),
+        (lambda: bandit.make_task(10**12), "prompts is 1000000000000; it must be a whole number"),
+        (lambda: bandit.make_task(seed=2**70), "below 4294967296"),
+        (lambda: bandit.pass_at_k("a", 1), "p is 'a'; it must be probabilities in [0, 1]"),
+        (lambda: bandit.pass_at_k(0.5, float("nan")), "k reaches from nan to nan"),
+        (lambda: bandit.pass_at_k(0.5, 1.5), "it must be whole numbers at least 0"),
+        (lambda: bandit.pass_at_k([0.5, 0.1], [1, 2, 3]), "they must broadcast against each other"),
+        (lambda: rj.advantages.advantage([1, 0], "grpo", eps=-1), "eps is -1; it must be at least 0"),
         (lambda: bandit.train(bandit.make_task(), steps=2, method="none", lr=1, answers=4), "part of the task"),
         (lambda: bandit.train(bandit.Task(np.zeros((4, 2)), np.zeros(4, int)), steps=2, method="none", lr=1), "M >= 3"),
         (lambda: bandit.train(bandit.Task(np.zeros((4, 3)), np.full(4, 4)), steps=2, method="none", lr=1), "0 to 3"),
@@ -262,7 +273,7 @@ def test_pass_at_k():
 def test_answers_are_drawn_as_often_as_they_are_likely():
     """Chi-square of answers drawn by the program's own draws against the policy; false alarms: 1e-4."""
     task = bandit.make_task(50, 6, seed=8, hack_prob=0.1)
-    grid = bandit._one(task, method="none", lr=0.0, steps=400, batch_size=50, group_size=8, seed=11)
+    grid = bandit._one(task, {"method": "none", "lr": 0.0}, steps=400, batch_size=50, group_size=8, seed=11)
     program, inputs, shared = bandit._alone(task, grid)
     one = jax.tree.map(lambda x: x[0], inputs)
 

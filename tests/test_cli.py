@@ -89,6 +89,10 @@ WRONG = [
     ),
     (["plan", "good.toml", "--jsno"], "unrecognized options: --jsno; did you mean --json?"),
     (["list", "everything"], "unrecognized options: everything"),
+    (
+        ["run", "good.toml", "--out", "."],
+        "'.' names no store; give a directory to make, such as results/study.zarr (--out, --overwrite)",
+    ),
     (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
     (["bench", "tool_use"], "world is 'tool_use'; the one that has a benchmark is bandit"),
     (
@@ -124,6 +128,7 @@ def test_a_wrong_command_line_gets_its_sentence(
 ) -> None:
     Path("taken/good.zarr").mkdir(parents=True)
     Path("alien/good.zarr").mkdir(parents=True)
+    Path("alien/good.zarr/zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     Path("flat").mkdir()
     Path("flat/good").write_text("")
     assert main(arguments) == 2

@@ -230,7 +230,7 @@ WRONG = [
     # numbers
     case("lr is True; it must be a finite number at least 0", lr=True),
     case("lr[1] is False; it must be a finite number at least 0", {"lr": [0.5, False]}),
-    case("seed[0] is True; it must be a whole number at least 0 and below 4.29497e+09", {"seed": [True]}),
+    case("seed[0] is True; it must be a whole number at least 0 and below 4294967296", {"seed": [True]}),
     case("lr is '0.5'; it must be a finite number at least 0", lr="0.5"),
     case("lr[0] is '0.5'; it must be a finite number", {"lr": ["0.5"]}),
     case("lr is None; it must be a finite number at least 0", lr=None),
