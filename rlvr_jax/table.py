@@ -112,7 +112,9 @@ def _number(mean: float, half_width: float, n: int, row_n: int) -> str:
     if n == 1:
         text = f"{mean:.4f}"
     elif half_width < 10.0**-MOST_DECIMALS:
-        text = f"{mean:.{MOST_DECIMALS}f} +- {0:.{MOST_DECIMALS}f}"
+        least = 10.0**-MOST_DECIMALS
+        bound = f"<{least:.{MOST_DECIMALS}f}" if half_width > 0 else f"{0:.{MOST_DECIMALS}f}"
+        text = f"{mean:.{MOST_DECIMALS}f} +- {bound}"
     else:
         leading = f"{half_width:.1e}"  # such as 1.5e-02
         digits = 1 if leading[0] == "1" else 0

@@ -65,6 +65,7 @@ def test_columns_are_aligned_ascii() -> None:
         (5.61, 0.34, "5.6 +- 0.3"),
         (123.4, 23.1, "123 +- 23"),
         (0.25, 0.0, "0.250000 +- 0.000000"),
+        (0.25, 9e-7, "0.250000 +- <0.000001"),
     ],
 )
 def test_a_number_is_rounded_to_its_own_uncertainty(mean: float, half_width: float, text: str) -> None:
