@@ -146,7 +146,7 @@ _compiled: dict[Any, Compiled] = {}
 
 
 def run(
-    work: Work, devices: Sequence[jax.Device], clock: Clock, advanced: Callable[[float], None] = lambda fraction: None
+    work: Work, devices: Sequence[jax.Device], clock: Clock, advanced: Callable[[float], object] = lambda share: None
 ) -> Iterator[Chunk]:
     """Trains all items of ``work``, a call at a time, and yields each call's numbers.
 

@@ -228,11 +228,6 @@ def bandit_train(
     return result if seen is None else result | {"seen": seen}
 
 
-def pass_at_k(p: ArrayLike, k: ArrayLike) -> Floats:
-    """Chance that at least one of k samples is correct, 1 - (1 - p)^k, for arrays of p and k."""
-    return 1 - (1 - np.asarray(p, dtype=float)) ** np.asarray(k)
-
-
 def _run(
     ref_logits: Any, level: Any, draws: Any, shape: tuple, seen: Any, o: Options, answers_out: Any = None
 ) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def sweep(
         try:
             for part in parts:
                 cells = int(part.real.sum())
-                for chunk in engine.run(part.work(grid), used, clock, lambda share, n=cells: _update(bar, share * n)):
+                for chunk in engine.run(part.work(grid), used, clock, lambda share, n=cells: bar.update(share * n)):
                     finished += _store(stored, part, chunk)
         except KeyboardInterrupt:
             results = _dataset(grid, stored, clock, time.perf_counter() - began, used)
@@ -106,10 +106,6 @@ def sweep(
     if "diverged" in results.attrs:
         warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
     return results
-
-
-def _update(bar: Any, cells: float) -> None:
-    bar.update(cells)
 
 
 def _shape(grid: Grid, name: str) -> tuple[int, ...]:

@@ -267,6 +267,7 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(call, sentence):
 def test_pass_at_k():
     np.testing.assert_allclose(bandit.pass_at_k([0.3, 0.02], 7), 1 - (1 - np.array([0.3, 0.02])) ** 7, rtol=1e-14)
     assert bandit.pass_at_k(1e-18, 10) == pytest.approx(1e-17, rel=1e-12)  # lost in 1 - (1 - p)^k
+    np.testing.assert_allclose(bandit.pass_at_k(0.1, [1, 2, 3]), [0.1, 0.19, 0.271], rtol=1e-14)
     assert bandit.pass_at_k([0.0, 1.0], [[0], [3]]).tolist() == [[0.0, 0.0], [0.0, 1.0]]
 
 

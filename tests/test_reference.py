@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
 
 from rlvr_jax import reference
-from rlvr_jax.reference import ADVANTAGES, bandit_loop, bandit_task, bandit_train, pass_at_k
+from rlvr_jax.reference import ADVANTAGES, bandit_loop, bandit_task, bandit_train
 from rlvr_jax.types import InvalidInput
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -330,11 +330,6 @@ def test_seen_given_to_the_loop():
     everyone = bandit_loop(*given, method="rloo", lr=1.0, seen=[True] * 4)
     assert np.isnan(everyone["hack_rate_unseen"]).all()
     assert "accuracy_seen" not in bandit_loop(*given, method="rloo", lr=1.0)
-
-
-def test_pass_at_k():
-    assert_allclose(pass_at_k([0.0, 0.5, 1.0], 2), [0, 0.75, 1])
-    assert_allclose(pass_at_k(0.1, [1, 2, 3]), [0.1, 0.19, 0.271])
 
 
 @pytest.mark.parametrize(
