@@ -1,4 +1,4 @@
-"""The command line: ``rlvr-jax run | plan | list | bench``.
+"""The command line: ``rlvr-jax run | plan | status | verify | export | list | bench``.
 
 Each subcommand is a frozen dataclass whose fields are its options and whose ``run`` does the work. JAX is imported
 there, not here, so that ``--help`` answers at once. A user's mistake is one sentence on stderr and exit code 2.
@@ -9,10 +9,12 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,17 +22,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from rlvr_jax import spec as specs
+from rlvr_jax import store_commands
 from rlvr_jax.grid import nearest
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from rlvr_jax import driver
+
 #: Columns of the table that `run` prints, where they are kept.
 TABLE = ("accuracy", "hack_rate", "zero_frac_total")
 
-#: Exit codes: a user's mistake, and a stop with Ctrl-C.
-MISTAKE, STOPPED = 2, 130
+#: Exit codes: something that was asked for failed, a user's mistake, and a stop with Ctrl-C.
+FAILED, MISTAKE, STOPPED = 1, 2, 130
 
 
 def _whole(text: list[str]) -> int:
@@ -55,9 +60,32 @@ SpecName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SPEC")]
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 
 
+def _size(text: list[str]) -> int:
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) *([kMGT]?B)", text[0])
+    if found and float(found[1]) > 0:
+        return int(float(found[1]) * 1000 ** "BkMGT".index(found[2][0]))
+    raise ValueError(f"{text[0]!r} is no size; write for example 4GB or 512MB")
+
+
+#: Bytes that may be left out.
+Size = Annotated[
+    int | None,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="SIZE",
+        instance_from_str=_size,
+        is_instance=lambda x: x is None or isinstance(x, int),
+        str_from_instance=lambda x: ["half of what is free" if x is None else str(x)],
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Run:
-    """Run a spec: print the final table, store the results, draw the figures.
+    """Run a spec into a store, print the final table, draw the figures; go on where an earlier run stopped.
+
+    What the store holds already is not computed again: the same command continues after any interruption, and more
+    seeds, values or methods cost only the new cells.
 
     Example: rlvr-jax run baselines --seeds 8 --set lr=0.2 --out results/slow.zarr
     """
@@ -73,46 +101,75 @@ class Run:
     figures: bool = True
     """Draw every figure that these results can give."""
     overwrite: Flag = False
-    """Replace older results of the same name."""
+    """Throw the store's results away and begin again."""
+    mixed: Flag = False
+    """Go on although another device kind or jaxlib computed what is there; the last bits may differ between chunks."""
+    memory: Size = None
+    """Memory that a call may take, such as 4GB or 512MB; half of what is free unless given."""
+    take_lock: Flag = False
+    """Take the store from a process on another machine that has died."""
+    quiet: Flag = False
+    """Show no progress."""
+    json: Flag = False
+    """Print events as lines of JSON in place of the table: start, progress, task, failed, end, figure."""
 
     def run(self) -> int:
         spec = _changed(self.spec, self.seeds, self.set)
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
         drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
-        spec.grid()
+        grid = spec.grid()
 
-        from rlvr_jax.results import Interrupted
-        from rlvr_jax.store import save
+        from rlvr_jax import driver
 
+        if self.overwrite and store.exists():
+            driver.remove(store)
         try:
-            results = spec.sweep()
-        except Interrupted as stop:
-            if stop.finished == 0:
-                return _stopped("nothing had finished, so nothing is stored")
-            partial = store.with_name(f"{store.stem}.partial.zarr")
-            save(stop.results, partial, overwrite=True)
-            count = f"{stop.finished} of {stop.results['diverged_step'].size} cells had finished"
-            return _stopped(f"{count} and are in {partial}; the others are NaN there")
-        save(results, store, overwrite=self.overwrite)
-        print(_table(results))
-        print(f"\nresults: {store} ({results.attrs['wall_seconds']:.1f} s)", flush=True)
+            with spec.naming(), _terminated():
+                outcome = driver.run(
+                    grid,
+                    store,
+                    mixed=self.mixed,
+                    memory=self.memory,
+                    take_lock=self.take_lock,
+                    progress="json" if self.json else "none" if self.quiet else "auto",
+                )
+        except driver.Stopped as stop:
+            kept = f"{stop.finished:,} of {_counted(stop.cells, 'cell')} are finished and kept in {store}"
+            return _stopped(f"{kept}; the same command goes on with the others")
+        return self._show(outcome, store, drawings)
+
+    def _show(self, outcome: "driver.Outcome", store: Path, drawings: Path) -> int:
+        results = outcome.results()
+        if "diverged" in results.attrs:
+            warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
+        if not self.json:
+            print(_table(results))
+            computed = f"{_counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
+            print(f"\nresults: {store} ({computed}; {outcome.clock.seconds:.1f} s)", flush=True)
         if self.figures:
             try:
                 for path in _draw(results, drawings):
-                    print(f"figure:  {path}")
+                    print(json.dumps({"event": "figure", "file": str(path)}) if self.json else f"figure:  {path}")
             except KeyboardInterrupt:
                 return _stopped(f"the results are in {store}, some figures are missing")
-        return 0
+        if outcome.failed:
+            number, reason = next(iter(outcome.failed.items()))
+            print(
+                f"rlvr-jax: {_counted(len(outcome.failed), 'task')} failed, the first ({number}): {reason}; the other "
+                "results are kept, and the same command tries again",
+                file=sys.stderr,
+            )
+        return FAILED if outcome.failed else 0
 
     def _check_place(self, store: Path, drawings: Path) -> None:
         """Refuses, before anything runs, a place that is taken or cannot be written."""
-        from rlvr_jax.store import check_free
+        from rlvr_jax.disk import check_place
 
         try:
-            check_free(store, overwrite=self.overwrite)
+            check_place(store)
         except InvalidInput as error:
-            raise InvalidInput(f"{error} (--out, --overwrite)") from None
+            raise InvalidInput(f"{error} (--out)") from None
         if self.figures and drawings.exists() and not drawings.is_dir():
             raise InvalidInput(f"{drawings} exists and is no folder; figures cannot be written there")
         folder = store.parent
@@ -214,7 +271,7 @@ class Bench:
         return 0
 
 
-COMMANDS = {"run": Run, "plan": Plan, "list": List, "bench": Bench}
+COMMANDS = {"run": Run, "plan": Plan, **store_commands.COMMANDS, "list": List, "bench": Bench}
 
 ABOUT = "Sweeps of reinforcement learning with verifiable rewards. Example: rlvr-jax run baselines"
 
@@ -226,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: Without the program's name; None takes those of the process.
 
     Returns:
-      The exit code: 0, 2 for a user's mistake, 130 after Ctrl-C.
+      The exit code: 0, 1 if something failed or is damaged, 2 for a user's mistake, 130 after Ctrl-C or SIGTERM.
     """
     try:
         command = _parse(sys.argv[1:] if arguments is None else list(arguments))
@@ -412,6 +469,23 @@ def _bytes(number: int) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return f"{number} bytes"
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Lets SIGTERM stop what is inside as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

@@ -29,6 +29,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from rlvr_jax import files, receipts
+from rlvr_jax.grid import canonical
 from rlvr_jax.kept import Kept
 from rlvr_jax.receipts import Receipt
 from rlvr_jax.types import InvalidInput
@@ -99,11 +100,6 @@ class Header:
     declaration: int
     versions: dict[str, str]
     created: str
-
-    @property
-    def spec_json(self) -> str:
-        """The canonical spec as JSON text."""
-        return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -202,13 +198,25 @@ def read_header(path: str | Path) -> Header:
         raise InvalidInput(f"{path} is damaged: its zarr.json does not say what is needed ({error})") from None
 
 
+def check_place(path: Path) -> None:
+    """Refuses a path that can be no store.
+
+    Raises:
+      InvalidInput: If it names no directory, or something else is there.
+    """
+    if not path.name or path.name == "..":
+        raise InvalidInput(f"{str(path)!r} names no store; give a directory to make, such as results/study.zarr")
+    if path.exists() and not is_store(path):
+        raise InvalidInput(f"{path} exists and is no store of results; choose another place")
+
+
 def commit(header: Header) -> None:
     """Makes what ``header`` says true, at once."""
     file = header.path / "zarr.json"
     content = files.read_json(file)
     content["attributes"] |= {
         "format": FORMAT,
-        "spec": header.spec_json,
+        "spec": canonical(header.spec),
         "parts": [asdict(part) for part in header.parts],
         **{
             name: getattr(header, name)

@@ -5,11 +5,12 @@ can do it. What the driver adds is the template, the lock, the order and the cou
 """
 
 import platform
+import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import xarray as xr
 
 from rlvr_jax import devices, disk, files, lock, receipts, tasks, template
 from rlvr_jax.addresses import addresses, find
@@ -42,6 +44,7 @@ from rlvr_jax.plan import (
 from rlvr_jax.progress import Mode, Progress
 from rlvr_jax.receipts import Receipt
 from rlvr_jax.results import versions
+from rlvr_jax.store import labelled
 from rlvr_jax.types import InvalidInput
 from rlvr_jax.worlds import world
 
@@ -58,19 +61,25 @@ class Outcome:
 
     Attributes:
       header: Of the store.
-      cells: Cells that were asked for.
+      grid: What was asked for.
+      cells: Where its cells lie in the grid of the store, int64 ``[cells]``.
       found: How many of them had been there.
-      computed: How many were computed now.
+      computed: How many cells were computed now.
       failed: Tasks that failed, with the reason.
       clock: What it took.
     """
 
     header: Header
-    cells: int
+    grid: Grid
+    cells: np.ndarray
     found: int
     computed: int
     failed: dict[int, str]
     clock: Clock
+
+    def results(self) -> xr.Dataset:
+        """What was asked for, from the store, as `rlvr_jax.open_store` gives it."""
+        return labelled(self.header, self.grid.spec, self.cells)
 
 
 class Stopped(KeyboardInterrupt):
@@ -106,7 +115,7 @@ class Session:
         Raises:
           InvalidInput: If it cannot be written, or memory does not suffice for it.
         """
-        began = time.perf_counter()
+        began, compiling = time.perf_counter(), self.clock.compile_seconds
         with jax.enable_x64(self.grid.precision == "float64"):
             first, part, work = self._prepared(number)
             items = list(tasks.slices(part))[number - first]
@@ -126,7 +135,7 @@ class Session:
                 diverged=int((results["diverged_step"] >= 0).sum()),
                 device_kind=self.devices[0].device_kind,
                 versions=versions(),
-                seconds=round(time.perf_counter() - began, 3),
+                seconds=round(time.perf_counter() - began - (self.clock.compile_seconds - compiling), 3),
                 host=platform.node(),
                 finished=datetime.now().astimezone().isoformat(timespec="seconds"),
             )
@@ -208,31 +217,84 @@ def run(
         trained where that can be known.
       Stopped: On Ctrl-C.
     """
-    template.check_place(path)
+    disk.check_place(path)
     devices.check_devices()
     devices.use_compile_cache()
-    memory = int(MEMORY_SHARE * devices.free_memory()) if memory is None else memory
+    memory = _memory(memory)
     check_memory(grid, memory, stored=True)
     if not path.exists():
         template.create(path, grid, _chunk_cells(grid), versions())
+    with _taken(path, take_lock) as header:
+        header, cells = _declared(grid, header, memory)
+        return _run(Session(header, _grid(header, grid), memory), grid, cells, None, mixed, progress)
+
+
+def repair(
+    path: Path,
+    damaged: Collection[int],
+    *,
+    mixed: bool = False,
+    memory: int | None = None,
+    take_lock: bool = False,
+    progress: Mode = "none",
+) -> Outcome:
+    """Computes some tasks of a store again, and nothing else; the other arguments are those of `run`.
+
+    Args:
+      path: The store.
+      damaged: The tasks.
+    """
+    devices.check_devices()
+    devices.use_compile_cache()
+    with _taken(path, take_lock) as header:
+        session = Session(header, grid_of(world(header.spec["world"]), header.spec), _memory(memory))
+        _check_origin(header, header.done(), mixed)
+        with files.writing(path):
+            receipts.remove(header.receipts, damaged)
+        return _run(session, session.grid, np.arange(session.grid.cells), damaged, mixed, progress)
+
+
+@contextmanager
+def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
+    """The store while this process holds its lock; what interrupted writes have left is removed."""
     with ExitStack() as stack:
         with files.writing(path):
             stack.enter_context(lock.held(disk.read_header(path).lock, path, take=take_lock))
-        header, wanted = _declared(grid, disk.read_header(path), memory)
-        with files.writing(path):
-            for name in header.variables:
-                files.remove_partial(path / name)
-        session = Session(header, _grid(header, grid), memory)
-        return _run(session, wanted, mixed, progress)
+            header = disk.read_header(path)
+            for folder in (*header.variables, "run"):
+                files.remove_partial(path / folder)
+        yield header
 
 
-def _run(session: Session, wanted: np.ndarray, mixed: bool, progress: Mode) -> Outcome:
-    """Trains the tasks that hold ``wanted`` cells, bool ``[cells]``, and have no valid receipt."""
+def _memory(given: int | None) -> int:
+    return int(MEMORY_SHARE * devices.free_memory()) if given is None else given
+
+
+def remove(path: Path) -> None:
+    """Takes a store away, unless it is being written.
+
+    Raises:
+      InvalidInput: If it is, or cannot be removed.
+    """
+    other = lock.holder(path / "run" / "lock.json")
+    if other is not None:
+        raise InvalidInput(f"{path} is being written by {other}; it is not removed")
+    with files.writing(path):
+        shutil.rmtree(path)
+
+
+def _run(
+    session: Session, grid: Grid, wanted: np.ndarray, only: Collection[int] | None, mixed: bool, progress: Mode
+) -> Outcome:
+    """Trains the tasks without a valid receipt that hold ``wanted`` cells, which are those of ``grid``."""
     header = session.header
+    mask = np.zeros(session.grid.cells, bool)
+    mask[wanted] = True
     done = _sound(header)
-    todo = [n for n in range(header.chunks) if n not in done and wanted[session.cells(n)].any()]
+    todo = [n for n in range(header.chunks) if n not in done and mask[session.cells(n)].any()]
+    todo = todo if only is None else [n for n in todo if n in only]
     new = sum(len(session.cells(n)) for n in todo)
-    found = int(wanted.sum()) - sum(int(wanted[session.cells(n)].sum()) for n in todo)
+    found = len(wanted) - sum(int(mask[session.cells(n)].sum()) for n in todo)
     if todo:
         _check_origin(header, done, mixed)
     failed: dict[int, str] = {}
@@ -252,7 +314,7 @@ def _run(session: Session, wanted: np.ndarray, mixed: bool, progress: Mode) -> O
         finally:
             header.now.unlink(missing_ok=True)
         shown.event("end", computed=computed, failed=len(failed))
-    return Outcome(header, int(wanted.sum()), found, computed, failed, session.clock)
+    return Outcome(header, grid, wanted, found, computed, failed, session.clock)
 
 
 def _attempt(session: Session, number: int, shown: Progress, failed: dict[int, str]) -> Receipt | None:
@@ -281,7 +343,7 @@ def _grid(header: Header, grid: Grid) -> Grid:
 
 
 def _declared(grid: Grid, header: Header, memory: int) -> tuple[Header, np.ndarray]:
-    """The store after it has been given the cells of ``grid`` that it lacks, and which cells are wanted."""
+    """The store after it has been given the cells of ``grid`` that it lacks, and where they all are in its grid."""
     _check_study(grid, header)
     declared = _grid(header, grid)
     places = header.places if header.chunks else np.zeros((0, header.chunk_cells), np.int64)
@@ -292,11 +354,9 @@ def _declared(grid: Grid, header: Header, memory: int) -> tuple[Header, np.ndarr
             within = find(new, old)
             if (within < 0).any():
                 raise InvalidInput(_left_out(grid, declared, header.path))
-            wanted = np.zeros(declared.cells, bool)
-            wanted[within] = True
-            return _completed(declared, header, places, memory), wanted
+            return _completed(declared, header, places, memory), within
         places = _moved(places, inside)
-    return _completed(grid, header, places, memory), np.ones(grid.cells, bool)
+    return _completed(grid, header, places, memory), np.arange(grid.cells)
 
 
 def _completed(grid: Grid, header: Header, places: np.ndarray, memory: int) -> Header:
@@ -392,7 +452,10 @@ def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
                 f"{path} has {name} {_values(there)}, and this spec has {_values(here)}; a spec that extends a store "
                 f"keeps its values: give {name} all of them as an axis, or choose another place (--out)"
             )
-    return f"{path} has cells that this spec leaves out, and this spec has others; give it both, or choose another place (--out)"
+    return (
+        f"{path} has combinations that this spec leaves out, and this spec has others; a spec that extends a store "
+        "keeps its cells: write one that has both, or choose another place (--out)"
+    )
 
 
 def _values(values: Sequence[object]) -> str:

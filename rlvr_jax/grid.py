@@ -176,12 +176,17 @@ class Grid:
     @cached_property
     def spec_json(self) -> str:
         """The canonical spec as JSON text."""
-        return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
+        return canonical(self.spec)
 
     @property
     def sha256(self) -> str:
         """Hash of the canonical spec."""
         return hashlib.sha256(self.spec_json.encode()).hexdigest()
+
+
+def canonical(spec: Mapping[str, Any]) -> str:
+    """A spec as the JSON text that is hashed."""
+    return json.dumps(spec, sort_keys=True, separators=(",", ":"))
 
 
 def make_grid(

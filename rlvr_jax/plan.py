@@ -97,7 +97,7 @@ def make_plan(
     grid: Grid,
     devices: int,
     limits: Limits = Limits(),
-    cells: np.ndarray | None = None,  # noqa: B008 (frozen)
+    cells: np.ndarray | None = None,
 ) -> tuple[Part, ...]:
     """Sorts the cells of a grid into programs; nothing is compiled.
 

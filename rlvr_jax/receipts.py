@@ -19,7 +19,7 @@ class Receipt:
       diverged: How many of its cells went non-finite.
       device_kind: What computed it.
       versions: Of the packages that computed it, by name.
-      seconds: What it took.
+      seconds: What it took, compilation apart.
       host: The machine that computed it.
       finished: When, local time.
     """

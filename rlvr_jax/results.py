@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
+
 from rlvr_jax import devices, tasks
 from rlvr_jax.engine import Clock
 from rlvr_jax.grid import Grid, make_grid

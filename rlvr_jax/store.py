@@ -1,5 +1,6 @@
 """Stored results as one labelled Dataset: `open_store`. Nothing here needs JAX."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from xarray.core import indexing
 
 from rlvr_jax import disk
 from rlvr_jax.disk import Header
+from rlvr_jax.grid import canonical
 from rlvr_jax.types import InvalidInput
 
 #: Diverged cells that are named one by one.
@@ -30,11 +32,21 @@ def open_store(path: str | Path) -> xr.Dataset:
     return labelled(disk.read_header(path))
 
 
-def labelled(header: Header) -> xr.Dataset:
-    """The results of a store as `open_store` gives them."""
+def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarray | None = None) -> xr.Dataset:
+    """The results of a store as `open_store` gives them, or those of a spec whose cells it holds.
+
+    Args:
+      header: Of the store.
+      spec: A canonical spec; None for the store's own.
+      cells: Where its cells lie in the grid of the store.
+    """
     done = header.done()
-    spec = header.spec
-    slot = _slots(header, sorted(done))
+    slot = slots(header, sorted(done))
+    if spec is None or cells is None:
+        spec = header.spec
+    else:
+        slot = slot[cells]
+    slot = slot.reshape([len(next(iter(axis["values"].values()))) for axis in spec["axes"]])
     axes = tuple(axis["dim"] for axis in spec["axes"])
     variables = {}
     for name in header.variables:
@@ -48,8 +60,8 @@ def labelled(header: Header) -> xr.Dataset:
         coords[dim] = (dim, _decoded(header.array(dim)))
     attributes: dict[str, Any] = {
         "world": spec["world"],
-        "spec": header.spec_json,
-        "spec_sha256": header.spec_sha256,
+        "spec": canonical(spec),
+        "spec_sha256": hashlib.sha256(canonical(spec).encode()).hexdigest(),
         "versions": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
         "device_kind": ", ".join(sorted({receipt.device_kind for receipt in done.values()})),
         "wall_seconds": round(sum(receipt.seconds for receipt in done.values()), 3),
@@ -160,15 +172,14 @@ def _outer(array: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
     return array
 
 
-def _slots(header: Header, done: list[int]) -> np.ndarray:
-    """The slot of each cell of the grid that is finished, int64 with the grid's shape; -1 for the others."""
-    shape = tuple(len(next(iter(axis["values"].values()))) for axis in header.spec["axes"])
-    slot = np.full(int(np.prod(shape)), -1)
+def slots(header: Header, done: list[int]) -> np.ndarray:
+    """The slot of each cell of the store's grid that is finished, int64 ``[cells]``; -1 for the others."""
+    slot = np.full(int(np.prod([len(next(iter(axis["values"].values()))) for axis in header.spec["axes"]])), -1)
     for chunk in done:
         places = header.places[chunk]
         real = np.flatnonzero(places >= 0)
         slot[places[real]] = chunk * header.chunk_cells + real
-    return slot.reshape(shape)
+    return slot
 
 
 def _dims(array: "zarr.Array[Any]") -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-
 import numpy as np
 import zarr
 
@@ -14,7 +13,7 @@ from rlvr_jax import disk, files
 from rlvr_jax.disk import UNUSED, Header, StoredPart
 from rlvr_jax.grid import Grid, NamedSchedule
 from rlvr_jax.plan import Part, cell_shape, dim_length
-from rlvr_jax.types import InvalidInput, Parameter
+from rlvr_jax.types import Parameter
 
 
 def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]) -> None:
@@ -163,15 +162,3 @@ def _names(parameter: Parameter, grid: Grid) -> list[str]:
     if parameter.choices:
         return list(parameter.choices)
     return [value.name if isinstance(value, NamedSchedule) else f"{value!r}" for value in grid.schedules]
-
-
-def check_place(path: Path) -> None:
-    """Refuses a path that can be no store.
-
-    Raises:
-      InvalidInput: If it names no directory, or something else is there.
-    """
-    if not path.name or path.name == "..":
-        raise InvalidInput(f"{str(path)!r} names no store; give a directory to make, such as results/study.zarr")
-    if path.exists() and not disk.is_store(path):
-        raise InvalidInput(f"{path} exists and is no store of results; choose another place")
