@@ -147,10 +147,17 @@ class Header:
         return part, self.places[number, : items * part.width]
 
     def array(self, name: str) -> zarr.Array[Any]:
-        """An array of the store."""
-        found = self.group[name]
-        assert isinstance(found, zarr.Array)
-        return found
+        """An array of the store, opened once."""
+        if name not in self._arrays:
+            try:
+                self._arrays[name] = zarr.open_array(self.path / name, mode="r+", zarr_format=3)
+            except (ValueError, RuntimeError, OSError, KeyError) as error:
+                raise InvalidInput(f"{self.path} is damaged: {name} cannot be opened ({error})") from None
+        return self._arrays[name]
+
+    @cached_property
+    def _arrays(self) -> dict[str, zarr.Array[Any]]:
+        return {}
 
     def _read(self, name: str) -> np.ndarray:
         try:
@@ -259,9 +266,9 @@ def flags(labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def chunk_file(array: zarr.Array[Any], number: int) -> str:
-    """The file of a chunk, below the store."""
-    return f"{array.path}/c.{'.'.join(map(str, (number, *[0] * (array.ndim - 1))))}"
+def chunk_file(name: str, number: int, dims: int) -> str:
+    """The file of a chunk of an array with so many dimensions, below the store."""
+    return f"{name}/c.{'.'.join(map(str, (number, *[0] * (dims - 1))))}"
 
 
 def write_chunk(header: Header, number: int, values: Mapping[str, np.ndarray]) -> dict[str, tuple[str, int]]:
@@ -281,7 +288,7 @@ def write_chunk(header: Header, number: int, values: Mapping[str, np.ndarray]) -
         whole = np.full((rows, *array.shape[1:]), array.fill_value, array.dtype)
         whole[: len(new)] = new
         array[number * rows : (number + 1) * rows] = whole
-        relative = chunk_file(array, number)
+        relative = chunk_file(name, number, array.ndim)
         file = header.path / relative
         if file.exists():
             files.sync(file)

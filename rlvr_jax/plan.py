@@ -124,7 +124,7 @@ def make_part(
     grid: Grid, layout: Layout, cell: np.ndarray, real: np.ndarray, reason: str, devices: int, limits: Limits
 ) -> Part:
     """Cells that have been laid out, with their program and calls."""
-    program = grid.world.program(layout, grid, np.unique(cell))
+    program = grid.world.program(layout, grid, cell.reshape(-1))
     items, slices = _call(grid, layout, cell, devices, limits)
     return Part(program, cell, real, items, Segments.cut(grid.eval_steps, slices), reason)
 
@@ -132,8 +132,8 @@ def make_part(
 def _shapes(grid: Grid, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
     """Cells that can share array shapes, and why."""
     roles = {role: [n for n, p in grid.world.parameters.items() if p.role == role] for role in ("shape", "size")}
-    columns = {name: column[chosen] for name, column in grid.columns.items()}
-    work = grid.world.work(columns)
+    work = grid.world.work(grid.columns)[chosen]
+    columns = {name: grid.columns[name][chosen] for name in (*roles["shape"], *roles["size"])}
     kind = _codes([columns[name] for name in (*roles["shape"], *roles["size"])])
     first = np.unique(kind, return_index=True)[1]
     waiting = sorted(first.tolist(), key=lambda i: -work[i])

@@ -52,7 +52,7 @@ def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarr
     for name in header.variables:
         array = header.array(name)
         dims = (*axes, *_dims(array)[1:])
-        lazy = indexing.LazilyIndexedArray(_Cells(header, array, slot))
+        lazy = indexing.LazilyIndexedArray(_Cells(header, name, slot))
         variables[name] = xr.Variable(dims, lazy, dict(array.attrs))
     about = {name: header.array(name).attrs["long_name"] for axis in spec["axes"] for name in axis["values"]}
     coords = axis_coords(spec["axes"], about)
@@ -126,10 +126,10 @@ def _tells(step: xr.DataArray, dim: str) -> bool:
 class _Cells(BackendArray):
     """An array of a store, with the grid's dimensions in place of its axis of cells; read chunk by chunk."""
 
-    def __init__(self, header: Header, array: "zarr.Array[Any]", slot: np.ndarray):
-        self.header, self.array, self.slot = header, array, slot
-        self.shape = (*slot.shape, *array.shape[1:])
-        self.dtype = array.dtype
+    def __init__(self, header: Header, name: str, slot: np.ndarray):
+        self.header, self.name, self.array, self.slot = header, name, header.array(name), slot
+        self.shape = (*slot.shape, *self.array.shape[1:])
+        self.dtype = self.array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
@@ -160,7 +160,7 @@ class _Cells(BackendArray):
             return np.asarray(self.array[number * rows : (number + 1) * rows])
         except (ValueError, RuntimeError, OSError) as error:
             raise InvalidInput(
-                f"{self.header.path / disk.chunk_file(self.array, number)} is damaged ({error}); "
+                f"{self.header.path / disk.chunk_file(self.name, number, self.array.ndim)} is damaged ({error}); "
                 f"rlvr-jax verify {self.header.path} --repair computes it again"
             ) from None
 
