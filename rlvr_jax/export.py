@@ -2,13 +2,16 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import xarray as xr
 
 from rlvr_jax import files
 from rlvr_jax.intervals import t_interval
 from rlvr_jax.types import InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: What each format needs besides what the library needs.
 FORMATS = {".nc": ("h5netcdf", "h5py"), ".csv": (), ".parquet": ("pyarrow",)}
@@ -49,7 +52,7 @@ def write(results: xr.Dataset, out: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def summary(results: xr.Dataset, over: str = "seed") -> pd.DataFrame:
+def summary(results: xr.Dataset, over: str = "seed") -> "pd.DataFrame":
     """One row for each configuration: mean, sd, half-width of the 95 % t-interval and number of seeds.
 
     Curves count with their value at the last step. Variables with dimensions of their own, such as
@@ -71,7 +74,7 @@ def summary(results: xr.Dataset, over: str = "seed") -> pd.DataFrame:
         raise InvalidInput("these results hold no metric that fits into a summary; write them as .nc")
     table = xr.Dataset(columns)
     counts = [name for name in table.data_vars if str(name).endswith("_n")]
-    if not table.dims:
-        return pd.DataFrame({str(name): [values.item()] for name, values in table.data_vars.items()})
+    if not table.dims:  # a single row
+        return table.expand_dims("row").to_dataframe().reset_index(drop=True)
     frame = table.to_dataframe().reset_index()
     return frame[(frame[counts] > 0).any(axis=1)].reset_index(drop=True)

@@ -20,13 +20,13 @@ from rlvr_jax.cli import main
 from rlvr_jax.table import final_table
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
-COMMANDS = ("run", "plan", "list", "bench")
+COMMANDS = ("run", "plan", "status", "verify", "export", "list", "bench")
 SMALL = ["--seeds", "2", "--set", "steps=20"]
 
 WRONG = [
-    ([], "expected one of {run, plan, list, bench}"),
+    ([], "expected one of {run, plan, status, verify, export, list, bench}"),
     (["rum"], "there is no command 'rum'; did you mean 'run'?"),
-    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run"),
+    (["figures"], "there is no command 'figures'; the known ones are bench, export, list, plan, run, status, verify"),
     (["--version"], "unrecognized options: --version"),
     (["run"], "missing from rlvr-jax run: SPEC"),
     (["plan"], "missing from rlvr-jax plan: SPEC"),
@@ -75,13 +75,29 @@ WRONG = [
         ["run", "good.toml", "--out", "good.toml/deep/x.zarr"],
         "the folder good.toml/deep cannot be made: not a directory",
     ),
+    *(
+        (
+            ["run", "good.toml", "--out", f"{folder}/good.zarr", *flags],
+            f"{folder}/good.zarr exists and is no store of results; choose another place (--out)",
+        )
+        for folder in ("taken", "alien")
+        for flags in ([], ["--overwrite"])
+    ),
+    (["run", "good.toml", "--memory", "much"], "--memory: 'much' is no size; write for example 4GB or 512MB"),
+    (["status", "missing.zarr"], "there is no store missing.zarr"),
     (
-        ["run", "good.toml", "--out", "taken/good.zarr"],
-        "taken/good.zarr exists; choose another place, or allow it to be overwritten (--out, --overwrite)",
+        ["verify", "alien/good.zarr"],
+        "alien/good.zarr holds no results; give the directory that a run has written",
+    ),
+    (["export", "missing.zarr"], "missing from rlvr-jax export: --out FILE"),
+    (["export", "missing.zarr", "--out", "a.csv"], "there is no store missing.zarr"),
+    (
+        ["export", "missing.zarr", "--out", "a.xlsx"],
+        "a.xlsx says no format; its name must end in .nc, .csv, .parquet",
     ),
     (
-        ["run", "good.toml", "--out", "alien/good.zarr", "--overwrite"],
-        "alien/good.zarr exists and is no result; it is not overwritten (--out, --overwrite)",
+        ["export", "missing.zarr", "--out", "good.toml.csv"],
+        "good.toml.csv exists; choose another name, or allow it to be replaced (--overwrite)",
     ),
     (
         ["run", "good.toml", "--out", "flat/good.zarr"],
@@ -91,7 +107,7 @@ WRONG = [
     (["list", "everything"], "unrecognized options: everything"),
     (
         ["run", "good.toml", "--out", "."],
-        "'.' names no store; give a directory to make, such as results/study.zarr (--out, --overwrite)",
+        "'.' names no store; give a directory to make, such as results/study.zarr (--out)",
     ),
     (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
     (["bench", "tool_use"], "world is 'tool_use'; the one that has a benchmark is bandit"),
@@ -108,6 +124,7 @@ WRONG = [
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("good.toml").write_text(GOOD)
+    Path("good.toml.csv").write_text("")
 
 
 @pytest.fixture
@@ -151,19 +168,32 @@ def test_run_leaves_a_store_figures_and_a_table(capsys: pytest.CaptureFixture[st
     assert stored.load().drop_attrs().identical(small.sweep(progress=False).drop_attrs())
 
 
-def test_results_are_not_overwritten_unless_asked(
+def test_what_is_there_is_not_computed_again_and_another_spec_replaces_it_only_if_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", "good.toml", "--no-figures"]
     assert main(command) == 0
-    before = {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")}
+    table = capsys.readouterr().out.splitlines()
+    before = files("results")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "run", None)  # it must not come to that
-        assert main(command) == 2
-    assert "results/good.zarr exists" in capsys.readouterr().err
-    assert {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")} == before
+        assert main(command) == 0
+        again = capsys.readouterr().out.splitlines()
+        assert again[:-1] == table[:-1]
+        assert again[-1].startswith("results: results/good.zarr (0 cells computed, 1 found; ")
+        assert main([*command, "--set", "lr=0.1"]) == 2
+    assert capsys.readouterr().err == (
+        "rlvr-jax: good.toml: results/good.zarr has lr 0.5, and this spec has 0.1; a spec that extends a store keeps "
+        "its values: give lr all of them as an axis, or choose another place (--out)\n"
+    )
+    assert files("results") == before
     assert main([*command, "--overwrite", "--set", "lr=0.1"]) == 0
     assert json.loads(open_store("results/good.zarr").attrs["spec"])["fixed"]["lr"] == 0.1
+
+
+def files(folder: str) -> dict[Path, int]:
+    """When each file that says something was written; the lock does not."""
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file() and path.stem != "lock"}
 
 
 def test_one_cell_without_seeds_and_a_choice_of_metrics(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,26 +228,18 @@ def test_a_stop_keeps_what_had_finished(monkeypatch: pytest.MonkeyPatch, capsys:
             raise KeyboardInterrupt
         yield from real(*arguments)
 
-    monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "sizes.toml", "--out", "out/sizes.zarr"]) == 130
-    partial = "out/sizes.partial.zarr"
-    sentence = f"stopped: 1 of 2 cells had finished and are in {partial}; the others are NaN there"
-    assert capsys.readouterr() == ("", f"rlvr-jax: {sentence}\n")
-    accuracy = open_store(partial)["accuracy"].isel(step=-1)
-    assert np.isfinite(accuracy).values.tolist() == [True, False]
-    assert not Path("out/sizes.zarr").exists()
-
-
-def test_a_stop_before_anything_had_finished_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*_: Any) -> Iterator[engine.Chunk]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "good.toml", "--out", "none/good.zarr"]) == 130
-    assert capsys.readouterr().err == "rlvr-jax: stopped: nothing had finished, so nothing is stored\n"
-    assert list(Path("none").iterdir()) == []
+    command = ["run", "sizes.toml", "--out", "out/sizes.zarr", "--no-figures"]
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run", stopped)
+        assert main(command) == 130
+    sentence = "1 of 2 cells are finished and kept in out/sizes.zarr; the same command goes on with the others"
+    assert capsys.readouterr() == ("", f"rlvr-jax: stopped: {sentence}\n")
+    partial = open_store("out/sizes.zarr")
+    assert partial.attrs["unfinished"] == "1 of 2 cells are not finished and are NaN"
+    assert np.isfinite(partial["accuracy"].isel(step=-1)).values.tolist() == [True, False]
+    assert main(command) == 0
+    assert "(1 cell computed, 1 found; " in capsys.readouterr().out
+    assert np.isfinite(open_store("out/sizes.zarr")["accuracy"].isel(step=-1)).all()
 
 
 @pytest.mark.usefixtures("idle")

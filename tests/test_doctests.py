@@ -10,8 +10,14 @@ import pytest
 import rlvr_jax
 
 MODULES = ["rlvr_jax", *(f"rlvr_jax.{module.name}" for module in pkgutil.iter_modules(rlvr_jax.__path__))]
-DOCUMENTED = ["advantages", "bandit", "draws", "numerics", "results", "schedules", "store"]
-WITH_EXAMPLES = ["advantages", "bandit", "draws", "engine", "numerics", "results", "schedules"]
+DOCUMENTED = [
+    *("addresses", "advantages", "bandit", "checks", "disk", "draws", "driver", "export", "files", "inspection"),
+    *("kept", "lock", "numerics", "progress", "receipts", "results", "schedules", "store", "tasks", "template"),
+]
+WITH_EXAMPLES = [
+    *("addresses", "advantages", "bandit", "draws", "engine", "export", "kept", "numerics", "progress", "results"),
+    "schedules",
+]
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])

@@ -16,29 +16,43 @@ PACKAGE = "__init__"  # loads the others when they are first used, so it stands 
 #: From the bottom up, with the third-party packages that each module may import: a module imports only from above it.
 LAYERS = {
     "types": {"numpy"},
+    "kept": {"numpy"},
+    "schedules": {"numpy"},
+    "grid": {"numpy"},
     "devices": {"jax", "jaxlib"},
+    "files": set(),
+    "lock": set(),
+    "receipts": set(),
+    "disk": {"numpy", "zarr"},
+    "store": {"numpy", "xarray", "zarr"},
+    "inspection": {"numpy"},
     "intervals": {"numpy", "scipy", "xarray"},
+    "export": {"pandas", "xarray"},
     "captions": {"numpy", "xarray"},
     "table": {"numpy", "xarray"},
-    "store": {"numpy", "xarray"},
     "plots": {"matplotlib", "numpy", "xarray"},
     "figure_script": {"numpy", "xarray"},
     "reference": {"numpy"},
     "numerics": {"jax"},
     "draws": {"jax"},
-    "schedules": {"numpy"},
     "lanes": {"jax"},
     "advantages": {"jax", "numpy"},
-    "grid": {"numpy"},
     "engine": {"jax", "numpy"},
     "bandit_program": {"jax"},
     "bandit": {"jax", "numpy", "scipy"},
     "worlds": set(),
     "plan": {"numpy"},
-    "results": {"jax", "numpy", "tqdm", "xarray"},
+    "addresses": {"numpy"},
+    "tasks": {"jax", "numpy"},
+    "template": {"numpy", "zarr"},
+    "progress": {"tqdm"},
+    "results": {"jax", "numpy", "xarray"},
+    "driver": {"jax", "numpy", "xarray"},
+    "checks": set(),
     "shipped": set(),
     "spec": {"xarray"},
     "bench": {"jax", "numpy"},
+    "store_commands": {"tyro"},
     "cli": {"jax", "tyro", "xarray"},
     "__main__": set(),
 }
@@ -146,7 +160,7 @@ def test_importing_the_package_loads_neither_jax_nor_the_rest():
 
 
 def test_figures_and_tables_are_drawn_without_jax():
-    modules = ("captions", "figure_script", "intervals", "plots", "reference", "store", "table")
+    modules = ("captions", "export", "figure_script", "inspection", "intervals", "plots", "reference", "store", "table")
     loaded = loaded_by("; ".join(f"import rlvr_jax.{module}" for module in modules))
     assert "matplotlib" in loaded
     assert loaded & {"jax", "jaxlib", "optax"} == set()
