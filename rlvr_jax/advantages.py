@@ -66,7 +66,8 @@ def none(group: Group, parameters: Parameters) -> Advantage:
 
     Unbiased; its variance grows with the square of any offset of the rewards.
     """
-    return jnp.broadcast_to(group.reward, group.weight.shape), group.state
+    shape = jnp.broadcast_shapes(group.reward.shape, group.weight.shape)
+    return jnp.broadcast_to(group.reward, shape), group.state
 
 
 def learned(group: Group, parameters: Parameters) -> Advantage:
