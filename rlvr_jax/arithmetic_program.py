@@ -432,21 +432,17 @@ class Program:
         start = layout.spread(batch.start[None])
         first = jnp.broadcast_to(start * 8, (group, *start.shape[1:-1], width))
 
-        def at(i: Array, *arrays: Array) -> tuple[Array, ...]:
-            return tuple(lax.dynamic_index_in_dim(x, i, keepdims=False) for x in arrays)
-
-        def place(word: Array, i: Array) -> tuple[Array, Array]:
-            def one(word: Array, i: Array, tool_fail: Array, *arrays: Array) -> Array:
-                step, drawn, slip, call_prob, correct, bug = at(i, *arrays)
+        def place(word: Array, here: tuple[Array, ...]) -> tuple[Array, Array]:
+            def advanced(word: Array, tool_fail: Array, *here: Array) -> Array:
+                step, drawn, slip, call_prob, correct, bug = here
                 u_call, u_own, u_fail = drawn
-                return chain.advance(
-                    word, step[None], (u_call, u_own, u_fail, slip), call_prob, correct, bug, tool_fail
-                )
+                given = (u_call, u_own, u_fail, slip)
+                return chain.advance(word, step[None], given, call_prob, correct, bug, tool_fail)
 
-            word = stage(one, word, i, tool_fail, steps, uniforms, slip, call_prob, correct, bug)
+            word = stage(advanced, word, tool_fail, *here)
             return word, word
 
-        last, words = lax.scan(place, first, jnp.arange(self.longest))
+        last, words = lax.scan(place, first, (steps, uniforms, slip, call_prob, correct, bug))
         answer = layout.spread(batch.answer[None])
         return Rollouts(
             words=words,
