@@ -43,7 +43,7 @@ class Group:
 
     def mean(self, values: Array) -> Array:
         """Mean of ``values [K, B, L]`` over the samples of each group, ``[1, B, L]``."""
-        return total(pin(self.weight * values)) * (1 / self.size)
+        return pin(total(pin(self.weight * values)) * (1 / self.size))
 
     def tied(self) -> Array:
         """Whether all samples have one and the same reward, ``[1, B, L]``: by equality, not by a small spread."""

@@ -338,7 +338,7 @@ class Program:
         none = jnp.zeros(layout.width, jnp.int32)
         correct, calls = lax.fori_loop(0, chunks, chunk, (none, none))
         dtype = state.theta.dtype
-        accuracy, calls = (x.astype(dtype) * (1 / (self.test * self.repeats)) for x in (correct, calls))
+        accuracy, calls = (pin(x.astype(dtype) * (1 / (self.test * self.repeats))) for x in (correct, calls))
         groups = state.since.astype(dtype) * numbers["batch_size"].astype(dtype)
 
         def since(x: Array) -> Array:
