@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from rlvr_jax.results import Interrupted, sweep
     from rlvr_jax.store import open_store
 
-__all__ = ["Interrupted", "InvalidInput", "advantages", "arithmetic", "bandit", "open_store", "pass_at_k", "reference", "sweep"]
+__all__ = [
+    "Interrupted",
+    "InvalidInput",
+    "advantages",
+    "arithmetic",
+    "bandit",
+    "open_store",
+    "pass_at_k",
+    "reference",
+    "sweep",
+]
 
 _FUNCTIONS = {
     "Interrupted": "rlvr_jax.results",

@@ -22,7 +22,7 @@ CONTEXTS = tuple(f"{name}_{difficulty}" for name in OPERATIONS for difficulty in
 ENDED, NO_OPERATION = 3, 4
 
 #: A value stops here in absolute value: a step of it still fits into 32 bits, so nothing wraps around.
-CAP = (2**31 - 1) // OPERANDS[MUL2][1] - 1
+CAP = (2**31 - 1) // OPERANDS[MUL2][1] - 2
 
 #: What a careless slip adds.
 SLIPS = (-10, -1, 1, 10)
