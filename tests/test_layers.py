@@ -18,6 +18,7 @@ LAYERS = {
     "types": {"numpy"},
     "devices": {"jax", "jaxlib"},
     "intervals": {"numpy", "scipy", "xarray"},
+    "theory": {"numpy"},
     "captions": {"numpy", "xarray"},
     "table": {"numpy", "xarray"},
     "store": {"numpy", "xarray"},
@@ -150,7 +151,7 @@ def test_importing_the_package_loads_neither_jax_nor_the_rest():
 
 
 def test_figures_and_tables_are_drawn_without_jax():
-    modules = ("captions", "figure_script", "intervals", "plots", "reference_arithmetic", "store", "table")
+    modules = ("captions", "figure_script", "intervals", "plots", "reference_arithmetic", "store", "table", "theory")
     loaded = loaded_by("; ".join(f"import rlvr_jax.{module}" for module in modules))
     assert "matplotlib" in loaded
     assert loaded & {"jax", "jaxlib", "optax"} == set()
