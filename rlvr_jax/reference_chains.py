@@ -3,7 +3,7 @@
 A chain is a start and up to `L` steps (op, operand). Before each step the policy calls a calculator with
 probability σ(theta[context]), or computes by itself, sometimes wrongly. This is the oracle that the engine is
 tested against and the slower of the two baselines that it is timed against, so it shares no code with it;
-`reference_arithmetic` trains with it. Letters besides those of `types`: `N` problems, `L` steps of the longest
+`reference_arithmetic` trains with it. Letters that are not those of `types`: `N` problems, `L` steps of the longest
 chain, `K` = 12 contexts, `R` rollouts of a problem in an evaluation.
 """
 
@@ -250,9 +250,9 @@ def train_step(policy: Policy, problems: Problems, chosen: Ints, draws: Draws, o
     policy.theta += o.lr * np.array(gradient)
     if o.method == "learned":
         policy.baseline[chosen] += o.baseline_rate * (r.mean(axis=1) - policy.baseline[chosen])
-    call, context_ = (np.array(values, dtype=np.int8).reshape(B, G, L) for values in (calls, contexts))
+    call, met = (np.array(values, dtype=np.int8).reshape(B, G, L) for values in (calls, contexts))
     final, right = (np.array(values).reshape(B, G) for values in (final_x, correct))
-    return Rollouts(call, context_, final, right, r, A), np.array(push)
+    return Rollouts(call, met, final, right, r, A), np.array(push)
 
 
 def sft_epoch(theta: Floats, problems: Problems, u_own: Floats, offset: Ints, o: Model) -> Floats:
