@@ -14,7 +14,7 @@ from rlvr_jax.devices import request_host_devices
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
-    from rlvr_jax import advantages, arithmetic, bandit, reference
+    from rlvr_jax import advantages, arithmetic, bandit, reference, theory
     from rlvr_jax.bandit import pass_at_k
     from rlvr_jax.results import Interrupted, sweep
     from rlvr_jax.store import open_store
@@ -29,6 +29,7 @@ __all__ = [
     "pass_at_k",
     "reference",
     "sweep",
+    "theory",
 ]
 
 _FUNCTIONS = {
