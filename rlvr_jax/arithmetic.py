@@ -291,7 +291,7 @@ def train(
       InvalidInput: As `rlvr_jax.sweep`.
 
     >>> run = train(method="rloo", call_cost=0.02, steps=4)
-    >>> run["step"].tolist(), run["call_prob"].shape, float(run["call_prob"][0, 0].round(3))
+    >>> run["step"].tolist(), run["call_prob"].shape, round(float(run["call_prob"][0, 0]), 3)
     ([0, 1, 2, 3, 4], (5, 12), 0.05)
     """
     grid = single.one_cell(
