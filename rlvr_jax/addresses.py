@@ -33,8 +33,12 @@ def addresses(grid: Grid) -> np.ndarray:
     words = np.zeros((2, grid.cells), np.uint64)
     for name, column in grid.columns.items():
         parameter = grid.world.parameters[name]
-        if parameter.choices:
-            values: Sequence[object] = parameter.choices
+        record = grid.fixed.get(name) if parameter.record else None
+        if hasattr(record, "canonical"):
+            values: Sequence[object] = [record]
+            column = np.zeros_like(column)
+        elif parameter.choices:
+            values = parameter.choices
         elif parameter.scheduled:
             values = [_constant(value) for value in grid.schedules]
         else:
@@ -44,7 +48,7 @@ def addresses(grid: Grid) -> np.ndarray:
             table = np.array([_word(value) for value in values], np.uint64)
             number, default = table[column], np.array(usual)[column]
         else:
-            kind = np.int64 if parameter.whole else np.float64
+            kind = np.int64 if parameter.whole or parameter.flag else np.float64
             number = (column.astype(kind) + kind(0)).view(np.uint64)  # -0.0 is 0.0
             known = parameter.default is not None and parameter.default is not REQUIRED
             default = column == parameter.default if known else np.zeros(len(column), bool)
@@ -75,8 +79,10 @@ def _constant(value: object) -> object:
 
 
 def _word(value: object) -> int:
-    """64 bits of a name, a number or a schedule, by its content."""
-    content = value.canonical()["schedule"] if isinstance(value, NamedSchedule) else value
+    """64 bits of a name, a number, a schedule or a record, by its content."""
+    content = value.canonical() if hasattr(value, "canonical") else value  # pyright: ignore
+    if isinstance(value, NamedSchedule):
+        content = content["schedule"]
     if isinstance(content, float):
         content += 0.0  # -0.0 is 0.0
     return int.from_bytes(hashlib.sha256(json.dumps(content).encode()).digest()[:8], "little")

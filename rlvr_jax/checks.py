@@ -17,7 +17,7 @@ def damaged(path: Path) -> tuple[int, dict[int, str]]:
       InvalidInput: If there is no store, or what it says of itself cannot be read.
     """
     header = disk.read_header(path)
-    session = Session(header, grid_of(world(header.spec["world"]), header.spec), 0)
+    session = Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), 0)
     done, found = header.done(), {}
     for number, receipt in done.items():
         wrong = receipt.damage(path, thorough=True)

@@ -7,6 +7,7 @@
       place_1/             where each cell lies in the grid of the spec
       step/, level/ ...    coordinates
       run/receipts/        one receipt for each finished task; without it a chunk does not count
+      run/records/         data sets that parameters are fixed to
       run/failed/          what went wrong in a task
       run/lock.json        the driver that writes
 
@@ -115,6 +116,11 @@ class Header:
     def failed(self) -> Path:
         """Folder of what went wrong."""
         return self.path / "run" / "failed"
+
+    @property
+    def records(self) -> Path:
+        """Folder of the data sets that parameters are fixed to."""
+        return self.path / "run" / "records"
 
     @property
     def lock(self) -> Path:

@@ -176,7 +176,7 @@ class Session:
 @lru_cache(maxsize=1)
 def _session(path: Path, declaration: int, memory: int) -> Session:
     header = disk.read_header(path)
-    return Session(header, grid_of(world(header.spec["world"]), header.spec), memory)
+    return Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), memory)
 
 
 def run_task(path: Path, number: int, memory: int) -> Receipt:
@@ -247,7 +247,7 @@ def repair(
     devices.check_devices()
     devices.use_compile_cache()
     with _taken(path, take_lock) as header:
-        session = Session(header, grid_of(world(header.spec["world"]), header.spec), _memory(memory))
+        session = Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), _memory(memory))
         _check_origin(header, header.done(), mixed)
         with files.writing(path):
             receipts.remove(header.receipts, damaged)
@@ -339,7 +339,7 @@ def _attempt(session: Session, number: int, shown: Progress, failed: dict[int, s
 
 def _grid(header: Header, grid: Grid) -> Grid:
     """The grid that a store declares; ``grid`` is perhaps that one."""
-    return grid if grid.sha256 == header.spec_sha256 else grid_of(grid.world, header.spec)
+    return grid if grid.sha256 == header.spec_sha256 else grid_of(grid.world, header.spec, header.records)
 
 
 def _declared(grid: Grid, header: Header, memory: int) -> tuple[Header, np.ndarray]:
@@ -445,9 +445,15 @@ def _check_study(grid: Grid, header: Header) -> None:
 def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
     """Which value of the store a spec leaves out, and what to do."""
     for name in grid.world.parameters:
-        there, here = declared.values(name), grid.values(name)
+        there, here = (
+            [
+                value.canonical() if grid.world.parameters[name].record and hasattr(value, "canonical") else value
+                for value in one.values(name)
+            ]
+            for one in (declared, grid)
+        )
         lost = [value for value in there if value not in here]
-        if lost and set(here) - set(there):
+        if lost and any(value not in there for value in here):
             return (
                 f"{path} has {name} {_values(there)}, and this spec has {_values(here)}; a spec that extends a store "
                 f"keeps its values: give {name} all of them as an axis, or choose another place (--out)"

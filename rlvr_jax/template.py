@@ -11,7 +11,7 @@ import zarr
 
 from rlvr_jax import disk, files
 from rlvr_jax.disk import UNUSED, Header, StoredPart
-from rlvr_jax.grid import Grid, NamedSchedule
+from rlvr_jax.grid import Grid, NamedSchedule, record_file
 from rlvr_jax.plan import Part, cell_shape, dim_length
 from rlvr_jax.types import Parameter
 
@@ -42,6 +42,10 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
             )
             header.receipts.mkdir()
             header.failed.mkdir()
+            header.records.mkdir()
+            for record in (value for value in grid.fixed.values() if hasattr(value, "canonical")):
+                if not isinstance(record, NamedSchedule):
+                    files.write(record_file(header.records, record.canonical()), record.text().encode())
             _create_arrays(group, grid, chunk_cells)
             coordinates = " ".join(grid.columns)
             group.attrs.update({"coordinates": coordinates})
@@ -132,7 +136,7 @@ def _create_arrays(group: zarr.Group, grid: Grid, chunk_cells: int) -> None:
     for name in grid.columns:
         parameter = grid.world.parameters[name]
         coded = bool(parameter.choices) or parameter.scheduled
-        kind = np.int32 if coded else np.int64 if parameter.whole else np.float64
+        kind = np.int32 if coded else bool if parameter.flag else np.int64 if parameter.whole else np.float64
         about = {"long_name": parameter.about} | (disk.flags([]) if coded else {})
         disk.create_array(group, name, ["cell"], (0,), _rows(chunk_cells), kind, 0, about)
 
