@@ -137,6 +137,8 @@ class Run:
         except driver.Stopped as stop:
             kept = f"{stop.finished:,} of {_counted(stop.cells, 'cell')} are finished and kept in {store}"
             return _stopped(f"{kept}; the same command goes on with the others")
+        except KeyboardInterrupt:  # while it was planned
+            return _stopped(f"no cell was computed; what {store} held it still holds")
         return self._show(outcome, store, drawings)
 
     def _show(self, outcome: "driver.Outcome", store: Path, drawings: Path) -> int:

@@ -300,8 +300,8 @@ def _run(
     failed: dict[int, str] = {}
     computed = 0
     with Progress(progress, found + new, found) as shown:
-        shown.event("start", store=str(header.path), cells=found + new, found=found, tasks=len(todo))
         try:
+            shown.event("start", store=str(header.path), cells=found + new, found=found, tasks=len(todo))
             for number in todo:
                 with files.writing(header.path):
                     files.write_json(header.now, {"task": number}, durable=False)
@@ -444,31 +444,29 @@ def _check_study(grid: Grid, header: Header) -> None:
 
 def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
     """Which value of the store a spec leaves out, and what to do."""
+    advice = "a spec that extends a store keeps its cells"
     for name in grid.world.parameters:
-        there, here = (
-            [
-                value.canonical() if grid.world.parameters[name].record and hasattr(value, "canonical") else value
-                for value in one.values(name)
-            ]
-            for one in (declared, grid)
-        )
-        lost = [value for value in there if value not in here]
-        if lost and any(value not in there for value in here):
+        there, here = (list(map(_shown, one.values(name))) for one in (declared, grid))
+        if set(there) - set(here) and set(here) - set(there):
             return (
-                f"{path} has {name} {_values(there)}, and this spec has {_values(here)}; a spec that extends a store "
-                f"keeps its values: give {name} all of them as an axis, or choose another place (--out)"
+                f"{path} has {name} {_several(there)}, and this spec has {_several(here)}; {advice}: give {name} "
+                "all of these values as an axis, or choose another place (--out)"
             )
-    return (
-        f"{path} has combinations that this spec leaves out, and this spec has others; a spec that extends a store "
-        "keeps its cells: write one that has both, or choose another place (--out)"
-    )
+    others = "combinations that this spec leaves out, and this spec has others"
+    return f"{path} has {others}; {advice}: choose another place (--out)"
 
 
-def _values(values: Sequence[object]) -> str:
-    shown = [
-        value.name if isinstance(value, NamedSchedule) else "unset" if value is None else str(value) for value in values
-    ]
-    return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
+def _shown(value: object) -> str:
+    """A value of a parameter in a sentence; different values look different."""
+    if isinstance(value, NamedSchedule):
+        return f"{value.name!r} {value.canonical()['schedule']}"
+    if hasattr(value, "canonical"):  # a record
+        return str(value.canonical())  # pyright: ignore
+    return "unset" if value is None else str(value)
+
+
+def _several(values: Sequence[str]) -> str:
+    return _brief(", ".join(values if len(values) <= 6 else [*values[:3], "...", values[-1]]))
 
 
 def _brief(value: object) -> str:

@@ -51,7 +51,7 @@ def status(path: Path) -> dict[str, Any]:
         "chunks": header.chunks,
         "chunks_done": len(done),
         "cells_per_second": None if rate is None else round(rate, 3),
-        "seconds_left": None if rate is None else round(missing / rate, 1),
+        "seconds_left": None if rate is None else round(missing / rate, 3),
         "driver": None if driver is None else str(driver),
         "computed_on": origins,
         "errors": {str(task): error for task, error in failed.items()},

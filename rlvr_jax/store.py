@@ -143,7 +143,8 @@ class _Cells(BackendArray):
         first = np.searchsorted(flat[order], 0)  # those before are missing
         chunks, starts = np.unique(flat[order][first:] // rows, return_index=True)
         out: np.ndarray | None = None
-        for chunk, start, stop in zip(chunks, starts, [*starts[1:], len(flat) - first], strict=True):
+        stops = np.append(starts, len(flat) - first)[1:]
+        for chunk, start, stop in zip(chunks, starts, stops, strict=True):
             places = order[first + start : first + stop]
             block = _outer(self._chunk(int(chunk)), (slice(None), *inner))
             if out is None:
