@@ -98,32 +98,35 @@ def assert_same(stored, expected):
 # A driver that dies
 
 
-def test_twenty_kills_change_no_bit_and_nothing_is_computed_twice(expected):
+def test_twenty_kills_change_no_bit_and_nothing_is_computed_twice():
+    Path("study.toml").write_text(SPEC.replace("150", "300").replace("640", "1280"))
     draw = random.Random(5)
-    computed, killed = [], 0
-    while killed < KILLS:
+    computed, kills = [], []
+    for number in range(KILLS):
         before = receipts()
         with life() as driver_:
-            if killed % 5 == 4:  # also before it has begun to work: the template, the lock, the plan
+            said = ""
+            if number % 5 == 4:  # also before it has begun to work: the template, the lock, the plan
                 time.sleep(draw.uniform(0.5, 2.0))
-                first = ""
             else:
-                first = driver_.stdout.readline()
-                time.sleep(draw.uniform(0.0, 1.2))
+                for _ in range(draw.randint(1, 4)):
+                    said += driver_.stdout.readline()
+                time.sleep(draw.uniform(0.0, 0.2))
             driver_.send_signal(signal.SIGKILL)
-            said = events(first + driver_.communicate()[0])
-        killed += driver_.returncode == -signal.SIGKILL
-        tasks = [event["task"] for event in said if event["event"] == "task"]
+            said += driver_.communicate()[0]
+        kills.append(driver_.returncode)
+        tasks = [event["task"] for event in events(said) if event["event"] == "task"]
         assert set(tasks).isdisjoint(before), "a task with a receipt was computed again"
-        assert {task: receipts()[task] for task in before} == before
+        after = receipts()
+        assert {task: after[task] for task in before} == before
+        assert len(set(after) - set(before) - set(tasks)) <= 1  # a receipt that it had no time to mention
         computed += tasks
-        if driver_.returncode == 0:  # it was faster than the kill: nothing is left to be killed
-            break
-    assert killed >= KILLS // 2
+    assert kills == [-signal.SIGKILL] * KILLS
+    assert 10 <= len(computed) == len(set(computed))
+    held = inspection.status(Path("study.zarr"))["done"]
     outcome = run_through()
-    assert outcome.found + outcome.computed == 2 * 16 * 640
-    assert len(computed) == len(set(computed))
-    assert_same(rj.open_store("study.zarr"), expected)
+    assert 0 < outcome.computed == 2 * 16 * 1280 - held
+    assert_same(rj.open_store("study.zarr"), spec.load("study.toml").sweep(progress=False))
     assert checks.damaged(Path("study.zarr"))[1] == {}
     assert not list(Path("study.zarr").rglob("*.partial"))
 
