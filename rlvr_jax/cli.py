@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: Columns of the table that `run` prints, where they are kept.
 TABLE = ("accuracy", "hack_rate", "zero_frac_total")
 
+#: Rows of that table; more are for a file.
+MOST_ROWS = 1000
+
 #: Exit codes: something that was asked for failed, a user's mistake, and a stop with Ctrl-C.
 FAILED, MISTAKE, STOPPED = 1, 2, 130
 
@@ -369,7 +372,12 @@ def _table(results: "xr.Dataset") -> str:
     axes = set(results["diverged_step"].dims) | {"step"}
     plain = [str(name) for name, values in results.data_vars.items() if set(values.dims) <= axes]
     metrics = [name for name in TABLE if name in plain] or [name for name in plain if name != "diverged_step"][:3]
-    return final_table(results, metrics) if metrics else "No metric was kept that fits into a table."
+    if not metrics:
+        return "No metric was kept that fits into a table."
+    rows = results["diverged_step"].size // results.sizes.get("seed", 1)
+    if rows > MOST_ROWS:
+        return f"{rows:,} configurations are too many for a table; rlvr-jax export writes them to a file."
+    return final_table(results, metrics)
 
 
 def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
@@ -398,14 +406,14 @@ def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
 def _plan(spec: specs.Spec) -> dict[str, Any]:
     import jax
 
-    from rlvr_jax import devices
-    from rlvr_jax.plan import check_memory, make_plan, result_bytes
+    from rlvr_jax import driver
+    from rlvr_jax.plan import Limits, check_memory, make_plan, result_bytes
 
-    grid = spec.grid()
+    grid, memory = spec.grid(), driver.memory_budget(None)
     with spec.naming():
-        check_memory(grid, devices.free_memory())
+        check_memory(grid, memory, stored=True)
         used = jax.devices()
-        parts = make_plan(grid, len(used))
+        parts = make_plan(grid, len(used), Limits(driver.chunk_cells(grid), memory))
     programs = []
     for part in parts:
         layout, slices = part.program.layout, len(part.segments.begin)
@@ -435,6 +443,7 @@ def _plan(spec: specs.Spec) -> dict[str, Any]:
         "devices": len(used),
         "device_kind": used[0].device_kind,
         "programs": programs,
+        "tasks": sum(program["calls"] for program in programs),
         "result_bytes": result_bytes(grid),
         "spec_sha256": grid.sha256,
     }
@@ -447,7 +456,8 @@ def _plan_in_words(plan: dict[str, Any]) -> str:
         f"{plan['spec']}: world {plan['world']}, {_counted(plan['cells'], 'cell')}{f' = {sizes}' if sizes else ''}",
         f"{_counted(plan['steps'], 'step')}, {_counted(plan['evaluations'], 'evaluation')}, {plan['precision']}; "
         f"results of {_bytes(plan['result_bytes'])}: {', '.join(plan['metrics'])}",
-        f"{_counted(len(programs), 'program')} to compile, for {_counted(devices, 'device')} ({plan['device_kind']})",
+        f"{_counted(len(programs), 'program')} to compile, for {_counted(devices, 'device')} ({plan['device_kind']}); "
+        f"{_counted(plan['tasks'], 'task')}, each a call and a chunk of the store",
     ]
     for i, program in enumerate(programs, 1):
         lanes, seeds = program["lanes"], program["seeds_side_by_side"]

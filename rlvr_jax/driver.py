@@ -220,10 +220,10 @@ def run(
     disk.check_place(path)
     devices.check_devices()
     devices.use_compile_cache()
-    memory = _memory(memory)
+    memory = memory_budget(memory)
     check_memory(grid, memory, stored=True)
     if not path.exists():
-        template.create(path, grid, _chunk_cells(grid), versions())
+        template.create(path, grid, chunk_cells(grid), versions())
     with _taken(path, take_lock) as header:
         header, cells = _declared(grid, header, memory)
         return _run(Session(header, _grid(header, grid), memory), grid, cells, None, mixed, progress)
@@ -247,7 +247,9 @@ def repair(
     devices.check_devices()
     devices.use_compile_cache()
     with _taken(path, take_lock) as header:
-        session = Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), _memory(memory))
+        session = Session(
+            header, grid_of(world(header.spec["world"]), header.spec, header.records), memory_budget(memory)
+        )
         _check_origin(header, header.done(), mixed)
         with files.writing(path):
             receipts.remove(header.receipts, damaged)
@@ -266,7 +268,17 @@ def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
         yield header
 
 
-def _memory(given: int | None) -> int:
+def chunk_cells(grid: Grid) -> int:
+    """Slots of a chunk: a power of two, as many cells as all devices train in about the time of a call."""
+    count = len(jax.devices())
+    slots = CALL_SECONDS * count / max(float(seconds_of(grid).min()), 1e-9)
+    slots = min(slots, CHUNK_BYTES / cell_bytes(grid), MOST_SLOTS)
+    slots = max(slots, FEWEST_SLOTS, count * WIDEST)
+    return 2 ** int(np.log2(slots))
+
+
+def memory_budget(given: int | None) -> int:
+    """Bytes that a call may take: half of what is free unless given."""
     return int(MEMORY_SHARE * devices.free_memory()) if given is None else given
 
 
@@ -304,7 +316,7 @@ def _run(
             shown.event("start", store=str(header.path), cells=found + new, found=found, tasks=len(todo))
             for number in todo:
                 with files.writing(header.path):
-                    files.write_json(header.now, {"task": number}, durable=False)
+                    files.write_json(header.now, {"tasks": [number]}, durable=False)
                 receipt = _attempt(session, number, shown, failed)
                 computed += 0 if receipt is None else receipt.cells
         except KeyboardInterrupt:
@@ -378,15 +390,6 @@ def _moved(places: np.ndarray, inside: np.ndarray) -> np.ndarray:
     real, padding = places >= 0, (places < 0) & (places != UNUSED)
     moved[real], moved[padding] = inside[places[real]], ~inside[~places[padding]]
     return moved
-
-
-def _chunk_cells(grid: Grid) -> int:
-    """Slots of a chunk: a power of two, as many cells as all devices train in about the time of a call."""
-    devices = len(jax.devices())
-    slots = CALL_SECONDS * devices / max(float(seconds_of(grid).min()), 1e-9)
-    slots = min(slots, CHUNK_BYTES / cell_bytes(grid), MOST_SLOTS)
-    slots = max(slots, FEWEST_SLOTS, devices * WIDEST)
-    return 2 ** int(np.log2(slots))
 
 
 def _speed(grid: Grid, header: Header, places: np.ndarray) -> float:

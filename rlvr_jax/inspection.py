@@ -30,11 +30,11 @@ def status(path: Path) -> dict[str, Any]:
     held = slots(header, sorted(done)) >= 0
     driver = lock.holder(header.lock)
     now = files.read_json(header.now) if driver is not None else None
-    running = now["task"] if isinstance(now, dict) and now.get("task") not in done else None
+    running = [task for task in now["tasks"] if task not in done] if isinstance(now, dict) else []
     failed = _failed(header, done)
     finished = int(held.sum())
-    in_flight = 0 if running is None else _cells(header, running)
-    broken = sum(_cells(header, task) for task in failed if task != running)
+    in_flight = sum(_cells(header, task) for task in running)
+    broken = sum(_cells(header, task) for task in failed if task not in running)
     missing = len(held) - finished
     rate = _rate(list(done.values()))
     origins: dict[str, int] = {}
