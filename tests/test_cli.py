@@ -184,7 +184,7 @@ def test_what_is_there_is_not_computed_again_and_another_spec_replaces_it_only_i
         assert main([*command, "--set", "lr=0.1"]) == 2
     assert capsys.readouterr().err == (
         "rlvr-jax: good.toml: results/good.zarr has lr 0.5, and this spec has 0.1; a spec that extends a store keeps "
-        "its values: give lr all of them as an axis, or choose another place (--out)\n"
+        "its cells: give lr all of these values as an axis, or choose another place (--out)\n"
     )
     assert files("results") == before
     assert main([*command, "--overwrite", "--set", "lr=0.1"]) == 0
