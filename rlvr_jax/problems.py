@@ -94,6 +94,9 @@ class Problems:
     def __len__(self) -> int:
         return len(self.start)
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} problems of up to {self.length.max()} steps>"
+
     def canonical(self) -> dict[str, Any]:
         """Size and content hash, as JSON: equal sets are equal here, however wide their arrays are."""
         longest = int(self.length.max())
