@@ -211,21 +211,18 @@ def _inputs(program: Program, grid: Grid, cell: np.ndarray) -> tuple[dict[str, A
             *(np.stack(arrays) for arrays in zip(*(_table(p, program.longest) for p in sets), strict=True))
         )
     models, inputs["model"] = _kinds([columns[name][first] for name in MODEL])
-    right, bug = zip(
-        *(own_chances(m[: len(CONTEXTS)], *m[len(CONTEXTS) :], program.longest) for m in models), strict=True
-    )
-    shared["correct"], shared["bug"] = np.stack(right).astype(dtype), np.stack(bug).astype(dtype)
+    shared["correct"], shared["bug"] = (chances.astype(dtype) for chances in _own_chances(models, program.longest))
     return inputs, shared
 
 
-def own_chances(skills: Any, decay: float, bug_share: float, places: int) -> tuple[np.ndarray, np.ndarray]:
-    """The model's chances at each place of a chain, float64 ``[S, K]``.
+def _own_chances(models: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
+    """The chances of models ``[n, K + 2]`` (the columns of `MODEL`) at each place of a chain, float64 ``[n, S, K]``.
 
     Returns:
-      p = skills ** (1 + decay i), of being right, and p + bug_share (1 - p), which adds systematic mistakes.
+      p = skill ** (1 + skill_decay i), of being right, and p + bug_share (1 - p), which adds systematic mistakes.
     """
-    place = np.arange(places)[:, None]
-    right = np.asarray(skills, np.float64)[None] ** (1 + decay * place)
+    skills, (decay, bug_share) = models[:, None, : len(CONTEXTS)], models[:, len(CONTEXTS) :].T[..., None, None]
+    right = skills ** (1 + decay * np.arange(places)[None, :, None])
     return right, right + bug_share * (1 - right)
 
 

@@ -87,9 +87,7 @@ class Problems:
     @cached_property
     def answer(self) -> np.ndarray:
         """int64 ``[N]``, the exact results."""
-        for value in _values(self.start, self.op, self.operand):
-            answer = value
-        return answer
+        return list(_values(self.start, self.op, self.operand))[-1]
 
     def __len__(self) -> int:
         return len(self.start)

@@ -464,7 +464,7 @@ def test_a_set_of_ones_own_is_the_same_as_its_seed(tmp_path):
 
 
 def test_longer_arrays_and_other_lanes_change_no_draw():
-    """max_steps beyond the longest chain, more problems to evaluate on, and more epochs of another cell's cold start."""
+    """max_steps beyond the longest chain changes nothing: a draw belongs to its place, whatever the arrays hold."""
     own = {"train_problems": make_problems(30, 210), "test_problems": make_problems(20, 211)}
     short = arithmetic.train(**{**SMALL, **own}, method="grpo", call_cost=0.05)
     longer = arithmetic.train(**{**SMALL, **own}, method="grpo", call_cost=0.05, max_steps=11)
