@@ -10,8 +10,9 @@ from exact_chain import expected_accuracy, expected_calls, gradient, group_step,
 from scipy import stats
 
 import rlvr_jax as rj
-from rlvr_jax import arithmetic, chain, draws, reference_chains, single, spec, theory
-from rlvr_jax.arithmetic import PARAMETERS, SKILL_NAMES, WORLD, make_problems
+from rlvr_jax import arithmetic, chain, draws, reference_chains, rollouts, single, spec, theory
+from rlvr_jax.arithmetic import make_problems
+from rlvr_jax.arithmetic_world import PARAMETERS, SKILL_NAMES, WORLD, inputs
 from rlvr_jax.numerics import Stage
 from rlvr_jax.problems import OPERANDS, Problems
 from rlvr_jax.reference_arithmetic import arithmetic_loop, sft_loop
@@ -77,23 +78,23 @@ def as_oracle(options):
 def drawn_by(program, context, steps):
     """The program's own draws of a training, as the oracle reads them: for training, evaluation and cold start."""
 
-    def given(uniforms, slip):  # [T, S, 3, G, B, 1], [T, S, G, B, 1]
-        u = {name: uniforms[:, :, c, ..., 0].transpose(0, 3, 2, 1) for c, name in enumerate(arithmetic.DRAWN)}
+    def read(uniforms, slip):  # [T, S, 3, G, B, 1], [T, S, G, B, 1]
+        u = {name: uniforms[:, :, c, ..., 0].transpose(0, 3, 2, 1) for c, name in enumerate(rollouts.DRAWN)}
         return u | {"offset": slip[..., 0].transpose(0, 3, 2, 1)}  # [T, B, G, S]
 
     def made(go):
         stage = Stage(go)
         drawn = program.draw(context, 1 + np.arange(steps), stage)
         zero, repeats = np.zeros((1, 1), np.uint32), np.arange(program.repeats)
-        test = program._rollout_draws(context, draws.Stream.EVALUATION, zero, repeats, np.arange(program.test), stage)
+        test = program.drawn(context, draws.Stream.EVALUATION, zero, repeats, np.arange(program.test), stage)
         epochs, examples = np.arange(program.epochs), np.arange(program.examples)
-        sft = program._rollout_draws(context, draws.Stream.SFT, zero, epochs, examples, stage)
+        sft = program.drawn(context, draws.Stream.SFT, zero, epochs, examples, stage)
         return drawn, test, sft
 
     drawn, test, sft = jax.tree.map(np.asarray, jax.jit(made)(np.bool_(True)))
-    training = given(drawn.uniforms, drawn.slip) | {"problem": drawn.problem[..., 0]}
-    evaluation = {name: values[0] for name, values in given(*test).items()}  # [N', R, S]
-    imitation = {name: values[0].transpose(1, 0, 2) for name, values in given(*sft).items()}  # [E, n, S]
+    training = read(drawn.uniforms, drawn.slip) | {"problem": drawn.problem[..., 0]}
+    evaluation = {name: values[0] for name, values in read(*test).items()}  # [N', R, S]
+    imitation = {name: values[0].transpose(1, 0, 2) for name, values in read(*sft).items()}  # [E, n, S]
     return training, evaluation, imitation
 
 
@@ -107,8 +108,8 @@ def test_a_training_equals_the_plain_loop_on_its_own_draws(method):
     grid = single.one_cell(WORLD, {**options, **sizes, **run})
     program = single.program(grid)
     with jax.enable_x64(True):
-        inputs, shared = arithmetic._inputs(program, grid, single.CELL)
-        context = program.context(jax.tree.map(lambda x: x[0], inputs), shared)
+        given, shared = inputs(program, grid, single.CELL)
+        context = program.context(jax.tree.map(lambda x: x[0], given), shared)
         training, evaluation, imitation = drawn_by(program, context, run["steps"])
     problems, test = make_problems(24, 210, 1, 6), make_problems(17, 211, 1, 6)
     oracle = as_oracle(UNUSUAL)
@@ -476,8 +477,8 @@ def test_the_draws_have_the_right_distribution():
     """Uniforms and slips of a training: Kolmogorov-Smirnov and chi-squared at 1e-4, streams and places unlike."""
     grid = single.one_cell(WORLD, {"method": "none", "steps": 40, "cold_start": True})
     program = single.program(grid)
-    inputs, shared = arithmetic._inputs(program, grid, single.CELL)
-    context = program.context(jax.tree.map(lambda x: x[0], inputs), shared)
+    given, shared = inputs(program, grid, single.CELL)
+    context = program.context(jax.tree.map(lambda x: x[0], given), shared)
     training, evaluation, imitation = drawn_by(program, context, 40)
     for drawn in (training, evaluation, imitation):
         for name in ("u_call", "u_own", "u_fail"):
