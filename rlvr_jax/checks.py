@@ -1,28 +1,47 @@
-"""Whether a store holds what its receipts say, chunk by chunk."""
+"""Whether a store holds what its receipts and its manifest say."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from rlvr_jax import disk
+from rlvr_jax import disk, manifest
 from rlvr_jax.driver import Session
 from rlvr_jax.grid import grid_of
 from rlvr_jax.worlds import world
 
 
-def damaged(path: Path) -> tuple[int, dict[int, str]]:
-    """How many chunks have a receipt, and what is wrong with which of them.
+@dataclass(frozen=True)
+class Report:
+    """What is wrong with a store.
 
-    Each file is compared with its hash, and the cells of each chunk with those that it was computed for.
+    Attributes:
+      chunks: How many chunks have a receipt.
+      damaged: What is wrong with which of them, by number.
+      lost: What is wrong with which file that has no receipt, by its path in the store.
+    """
+
+    chunks: int
+    damaged: dict[int, str]
+    lost: dict[str, str]
+
+    @property
+    def reasons(self) -> list[str]:
+        """All of it, in words."""
+        return [*self.damaged.values(), *self.lost.values()]
+
+
+def verify(path: Path) -> Report:
+    """Compares each file with its hash, and the cells of each chunk with those that it was computed for.
 
     Raises:
-      InvalidInput: If there is no store, or what it says of itself cannot be read.
+      InvalidInput: If there is no store, or so much of it is lost that nothing can be compared.
     """
     header = disk.read_header(path)
     session = Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), 0)
-    done, found = header.done(), {}
+    done, damaged = header.done(), {}
     for number, receipt in done.items():
         wrong = receipt.damage(path, thorough=True)
         if not wrong and receipt.addresses != session.address_hash(number):
             wrong = f"chunk {number} was computed for other cells than the store says"
         if wrong:
-            found[number] = wrong
-    return len(done), found
+            damaged[number] = wrong
+    return Report(len(done), damaged, manifest.damaged(header))

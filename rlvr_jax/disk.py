@@ -8,6 +8,7 @@
       step/, level/ ...    coordinates
       run/receipts/        one receipt for each finished task; without it a chunk does not count
       run/records/         data sets that parameters are fixed to
+      run/manifest.json    hashes of all that has no receipt; run/places is a second copy of the places
       run/failed/          what went wrong in a task
       run/lock.json        the driver that writes
 
@@ -18,6 +19,7 @@ Nothing that counts is ever changed in place: new cells are appended, and the at
 once at the very end, say how many chunks there are and which of the arrays ``place_N`` belongs to the spec.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,6 +42,9 @@ FORMAT = 2
 
 #: The place of a slot that belongs to no lane.
 UNUSED = np.iinfo(np.int64).min
+
+#: What the attributes of a store hold besides its format, its spec and a checksum of all of them.
+KEYS = ("spec_sha256", "chunk_cells", "chunks", "parts", "cells", "declaration", "versions", "created")
 
 #: Slots in one chunk of the columns that say what each cell is, at least.
 COLUMN_SLOTS = 2**18
@@ -87,6 +92,7 @@ class Header:
       chunk_cells: Slots in one chunk.
       chunks: How many chunks.
       parts: Which program each chunk belongs to.
+      cells: How many slots hold a cell.
       declaration: How many times it was declared; the array of places has that number.
       versions: Of the packages that made it.
       created: When, local time.
@@ -98,6 +104,7 @@ class Header:
     chunk_cells: int
     chunks: int
     parts: tuple[StoredPart, ...]
+    cells: int
     declaration: int
     versions: dict[str, str]
     created: str
@@ -132,6 +139,11 @@ class Header:
         """What the driver is doing."""
         return self.path / "run" / "now.json"
 
+    @property
+    def place(self) -> str:
+        """Name of the array of places."""
+        return f"place_{self.declaration}"
+
     @cached_property
     def group(self) -> zarr.Group:
         """The opened group."""
@@ -144,13 +156,18 @@ class Header:
     @cached_property
     def places(self) -> np.ndarray:
         """Of each slot, int64 ``[chunks, chunk_cells]``: its cell's index in the grid; ~index for padding; `UNUSED`."""
-        return self._read(f"place_{self.declaration}").reshape(self.chunks, self.chunk_cells)
+        for name in (self.place, "run/places"):
+            try:
+                found = self._read(name)
+            except InvalidInput:
+                continue
+            if found.size == self.chunks * self.chunk_cells and (found >= 0).sum() == self.cells:
+                return found.reshape(self.chunks, self.chunk_cells)
+        raise InvalidInput(f"{self.path} is damaged: it has lost where its cells lie; begin again with --overwrite")
 
-    def of_task(self, number: int) -> tuple[StoredPart, np.ndarray]:
-        """The part of a task, and the places of its lanes ``[items * width]``."""
-        part = next(part for part in self.parts if part.first <= number < part.first + part.chunks)
-        items = min(part.each, part.items - (number - part.first) * part.each)
-        return part, self.places[number, : items * part.width]
+    def part_of(self, number: int) -> StoredPart:
+        """The part of a task."""
+        return next(part for part in self.parts if part.first <= number < part.first + part.chunks)
 
     def array(self, name: str) -> zarr.Array[Any]:
         """An array of the store, opened once."""
@@ -158,7 +175,7 @@ class Header:
             try:
                 self._arrays[name] = zarr.open_array(self.path / name, mode="r+", zarr_format=3)
             except (ValueError, RuntimeError, OSError, KeyError) as error:
-                raise InvalidInput(f"{self.path} is damaged: {name} cannot be opened ({error})") from None
+                raise InvalidInput(_broken(self.path, name, error)) from None
         return self._arrays[name]
 
     @cached_property
@@ -169,13 +186,38 @@ class Header:
         try:
             return np.asarray(self.array(name)[:])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
-            raise InvalidInput(f"{self.path} is damaged: {name} cannot be read ({error})") from None
+            raise InvalidInput(_broken(self.path, name, error)) from None
+
+
+def _broken(path: Path, name: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:200]
+    return f"{path} is damaged: {name} cannot be read ({reason}); rlvr-jax verify {path} --repair makes it again"
+
+
+def manifest_file(path: Path) -> Path:
+    """Where a store's manifest lies; see `rlvr_jax.manifest`."""
+    return path / "run" / "manifest.json"
+
+
+def attributes(path: Path) -> dict[str, Any]:
+    """The attributes of the group at ``path``, or those of the manifest if the group's file is damaged."""
+    for file in (path / "zarr.json", manifest_file(path)):
+        content = files.read_json(file)
+        found = content.get("attributes") if isinstance(content, dict) else None
+        if isinstance(found, dict) and (found.get("format") != FORMAT or found.get("checksum") == _checksum(found)):
+            return found
+    return {}
+
+
+def _checksum(found: Mapping[str, Any]) -> str:
+    text = json.dumps([found.get(key) for key in ("spec", *KEYS)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_store(path: Path) -> bool:
     """Whether this package has written the folder; other people's Zarr groups are none."""
-    attributes = _attributes(path)
-    return isinstance(attributes.get("format"), int) and "spec_sha256" in attributes
+    found = attributes(path)
+    return isinstance(found.get("format"), int) and "spec_sha256" in found
 
 
 def read_header(path: str | Path) -> Header:
@@ -189,23 +231,20 @@ def read_header(path: str | Path) -> Header:
         raise InvalidInput(f"there is no store {path}")
     if not is_store(path):
         raise InvalidInput(f"{path} holds no results; give the directory that a run has written")
-    attributes = _attributes(path)
-    version = attributes["format"]
+    found = attributes(path)
+    version = found["format"]
     if version != FORMAT:
         advice = "install a newer one" if version > FORMAT else "run its spec again, into another place"
         raise InvalidInput(f"{path} has format {version}, and this version of rlvr_jax reads format {FORMAT}; {advice}")
     try:
         return Header(
             path=path,
-            spec=json.loads(attributes["spec"]),
+            spec=json.loads(found["spec"]),
             parts=tuple(
                 StoredPart(**{**part, "blocks": tuple((method, lanes) for method, lanes in part["blocks"])})
-                for part in attributes["parts"]
+                for part in found["parts"]
             ),
-            **{
-                name: attributes[name]
-                for name in ("spec_sha256", "chunk_cells", "chunks", "declaration", "versions", "created")
-            },
+            **{name: found[name] for name in KEYS if name != "parts"},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is damaged: its zarr.json does not say what is needed ({error})") from None
@@ -226,16 +265,11 @@ def check_place(path: Path) -> None:
 def commit(header: Header) -> None:
     """Makes what ``header`` says true, at once."""
     file = header.path / "zarr.json"
-    content = files.read_json(file)
-    content["attributes"] |= {
-        "format": FORMAT,
-        "spec": canonical(header.spec),
-        "parts": [asdict(part) for part in header.parts],
-        **{
-            name: getattr(header, name)
-            for name in ("spec_sha256", "chunk_cells", "chunks", "declaration", "versions", "created")
-        },
-    }
+    content = files.read_json(file) or {"zarr_format": 3, "node_type": "group"}
+    said = {"format": FORMAT, "spec": canonical(header.spec)} | {name: getattr(header, name) for name in KEYS}
+    said["parts"] = [asdict(part) for part in header.parts]
+    said = json.loads(json.dumps(said))  # tuples as they are read
+    content["attributes"] = content.get("attributes", {}) | said | {"checksum": _checksum(said)}
     files.write_json(file, content)
 
 
@@ -301,9 +335,3 @@ def write_chunk(header: Header, number: int, values: Mapping[str, np.ndarray]) -
             written[relative] = (files.sha256(file), file.stat().st_size)
         files.sync(file.parent)
     return written
-
-
-def _attributes(path: Path) -> dict[str, Any]:
-    content = files.read_json(path / "zarr.json")
-    attributes = content.get("attributes") if isinstance(content, dict) else None
-    return attributes if isinstance(attributes, dict) else {}

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from rlvr_jax import devices, disk, files, lock, receipts, tasks, template
+from rlvr_jax import devices, disk, files, lock, manifest, receipts, tasks, template
 from rlvr_jax.addresses import addresses, find
 from rlvr_jax.disk import UNUSED, Header
 from rlvr_jax.engine import Clock, Work
@@ -159,7 +159,7 @@ class Session:
 
     def _prepared(self, number: int) -> tuple[int, Part, Work]:
         """The part of a task with its first task's number, and what the engine needs for it."""
-        stored = next(part for part in self.header.parts if part.first <= number < part.first + part.chunks)
+        stored = self.header.part_of(number)
         if self._part is None or self._part[0] != stored.first:
             places = self.header.places[stored.first : stored.first + stored.chunks, : stored.each * stored.width]
             layout = Layout(stored.seeds, stored.blocks)
@@ -232,6 +232,7 @@ def run(
 def repair(
     path: Path,
     damaged: Collection[int],
+    lost: Collection[str] = (),
     *,
     mixed: bool = False,
     memory: int | None = None,
@@ -243,10 +244,14 @@ def repair(
     Args:
       path: The store.
       damaged: The tasks.
+      lost: Files that have no receipt and are to be made again.
     """
     devices.check_devices()
     devices.use_compile_cache()
     with _taken(path, take_lock) as header:
+        if lost:
+            template.restore(header, grid_of(world(header.spec["world"]), header.spec, header.records), lost)
+            header = disk.read_header(path)
         session = Session(
             header, grid_of(world(header.spec["world"]), header.spec, header.records), memory_budget(memory)
         )
@@ -263,6 +268,8 @@ def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
         with files.writing(path):
             stack.enter_context(lock.held(disk.read_header(path).lock, path, take=take_lock))
             header = disk.read_header(path)
+            if header.chunks and not manifest.current(header):
+                manifest.write(header)
             for folder in (*header.variables, "run"):
                 files.remove_partial(path / folder)
         yield header

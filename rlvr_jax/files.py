@@ -60,6 +60,23 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def difference(path: Path, digest: str, length: int, *, thorough: bool) -> str:
+    """How a file differs from what was written, in words; empty if it does not.
+
+    Args:
+      path: The file.
+      digest: Sha256 of what was written.
+      length: Its number of bytes.
+      thorough: Whether to read the file; without it only lengths are compared.
+    """
+    if not path.is_file():
+        return "is missing"
+    found = path.stat().st_size
+    if found != length:
+        return f"has {found} bytes instead of {length}"
+    return "has other bytes than were written" if thorough and sha256(path) != digest else ""
+
+
 def remove_partial(folder: Path) -> int:
     """Removes what interrupted writes have left below ``folder``; returns how many files."""
     stale = [path for path in folder.rglob(f"*{PARTIAL}") if path.is_file()]

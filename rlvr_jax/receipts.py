@@ -52,14 +52,9 @@ class Receipt:
           thorough: Whether to read the files; without it only their lengths are compared.
         """
         for name, (digest, length) in self.files.items():
-            file = store / name
-            if not file.is_file():
-                return f"{name} is missing"
-            found = file.stat().st_size
-            if found != length:
-                return f"{name} has {found} bytes instead of {length}"
-            if thorough and files.sha256(file) != digest:
-                return f"{name} has other bytes than were written"
+            wrong = files.difference(store / name, digest, length, thorough=thorough)
+            if wrong:
+                return f"{name} {wrong}"
         return ""
 
 

@@ -38,7 +38,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Verify:
-    """Check every chunk of a store against its receipt, and name the damaged ones; the exit code is 1 if there are any.
+    """Check every file of a store against its hash, and name the damaged ones; the exit code is 1 if there are any.
 
     Example: rlvr-jax verify results/baselines.zarr --repair
     """
@@ -46,7 +46,7 @@ class Verify:
     store: StorePath
     """The directory that a run writes."""
     repair: Flag = False
-    """Compute the damaged chunks again."""
+    """Compute the damaged chunks again, and write again what follows from the spec."""
     mixed: Flag = False
     """Repair although another device kind or jaxlib computed the rest."""
     json: Flag = False
@@ -55,21 +55,21 @@ class Verify:
     def run(self) -> int:
         from rlvr_jax import checks, driver
 
-        chunks, damaged = checks.damaged(self.store)
-        repaired = damaged and self.repair
+        found = checks.verify(self.store)
+        wrong = found.reasons
+        repaired = bool(wrong) and self.repair
         if repaired:
-            outcome = driver.repair(self.store, damaged, mixed=self.mixed)
+            outcome = driver.repair(self.store, found.damaged, found.lost, mixed=self.mixed)
             if outcome.failed:
                 raise InvalidInput(f"{self.store} is not repaired: {next(iter(outcome.failed.values()))}")
         if self.json:
-            named = {str(number): reason for number, reason in damaged.items()}
-            print(json.dumps({"chunks": chunks, "damaged": named, "repaired": bool(repaired)}, indent=2))
+            damaged = {str(number): reason for number, reason in found.damaged.items()}
+            print(json.dumps({"chunks": found.chunks, "damaged": damaged, "lost": found.lost, "repaired": repaired}))
         else:
-            for reason in damaged.values():
-                print(f"damaged: {reason}")
-            end = "; they were computed again" if repaired else "" if not damaged else " (--repair computes them again)"
-            print(f"{self.store}: {chunks} chunks with receipts, {len(damaged)} damaged{end}")
-        return DAMAGED if damaged and not repaired else 0
+            print(*(f"damaged: {reason}\n" for reason in wrong), sep="", end="")
+            end = "; they were made again" if repaired else " (--repair makes them again)" if wrong else ""
+            print(f"{self.store}: {found.chunks} chunks with receipts; {len(wrong)} damaged{end}")
+        return DAMAGED if wrong and not repaired else 0
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
 """What a driver writes before any task runs: the template of a store, and the cells that are appended to it."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
 
-from rlvr_jax import disk, files
+from rlvr_jax import disk, files, manifest
 from rlvr_jax.disk import UNUSED, Header, StoredPart
 from rlvr_jax.grid import Grid, NamedSchedule, record_file
 from rlvr_jax.plan import Part, cell_shape, dim_length
@@ -36,6 +37,7 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
                 chunk_cells=chunk_cells,
                 chunks=0,
                 parts=(),
+                cells=0,
                 declaration=0,
                 versions=dict(versions),
                 created=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -82,27 +84,68 @@ def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part
         spec_sha256=grid.sha256,
         chunks=first,
         parts=(*header.parts, *stored),
+        cells=int((places >= 0).sum()),
         declaration=header.declaration + 1,
     )
     with files.writing(header.path):
-        group, slots = header.group, first * header.chunk_cells
-        for name in header.variables:
-            array = header.array(name)
-            array.resize((slots, *array.shape[1:]))
-        _append_columns(group, grid, places, header.chunks * header.chunk_cells)
-        name = f"place_{after.declaration}"
-        if name in group:  # a driver died before it had declared this
-            shutil.rmtree(header.path / name)
-        about = {"long_name": "index of the cell in the grid of the spec; negative: padding or unused"}
-        array = disk.create_array(
-            group, name, ["cell"], (slots,), _rows(header.chunk_cells), np.int64, int(UNUSED), about
-        )
-        array[:] = places.reshape(-1)
-        for file in (header.path / name).rglob("*"):
+        _fill(header.group, header.variables, grid, places, after, begin=header.chunks * header.chunk_cells)
+        for file in (header.path / after.place).iterdir():
             files.sync(file)
         disk.commit(after)
-        shutil.rmtree(header.path / f"place_{header.declaration}", ignore_errors=True)
+        shutil.rmtree(header.path / header.place, ignore_errors=True)
+        manifest.write(after)
     return after
+
+
+def restore(header: Header, grid: Grid, damaged: Collection[str]) -> None:
+    """Makes files of a store again that have no receipt, from its spec and the places of its cells.
+
+    Args:
+      header: Of the store.
+      grid: Its spec.
+      damaged: The files, as `rlvr_jax.manifest.damaged` names them.
+    """
+    fresh = header.path.with_name(f".{header.path.name}.fresh{files.PARTIAL}")
+    with files.writing(header.path):
+        shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            create(fresh, grid, header.chunk_cells, header.versions)
+            _fill(disk.read_header(fresh).group, header.variables, grid, header.places, header, begin=0)
+            for folder in {name.partition("/")[0] for name in damaged if "/" in name}:
+                if folder in header.variables:
+                    shutil.copy(fresh / folder / "zarr.json", header.path / folder / "zarr.json")
+                else:
+                    shutil.rmtree(header.path / folder, ignore_errors=True)
+                    shutil.copytree(fresh / folder, header.path / folder)
+            if "zarr.json" in damaged:
+                shutil.copy(fresh / "zarr.json", header.path / "zarr.json")
+            disk.commit(header)
+            manifest.write(header)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _fill(
+    group: zarr.Group, variables: Sequence[str], grid: Grid, places: np.ndarray, after: Header, *, begin: int
+) -> None:
+    """Makes room for all slots, and says of those from ``begin`` on what they are."""
+    slots = after.chunks * after.chunk_cells
+    for name in variables:
+        array = _array(group, name)
+        array.resize((slots, *array.shape[1:]))
+    _append_columns(group, grid, places, begin)
+    if after.place in group:  # a driver died before it had declared this
+        del group[after.place]
+    about = {"long_name": "index of the cell in the grid of the spec; negative: padding or unused"}
+    rows = _rows(after.chunk_cells)
+    array = disk.create_array(group, after.place, ["cell"], (slots,), rows, np.int64, int(UNUSED), about)
+    array[:] = places.reshape(-1)
+
+
+def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    return array
 
 
 def _slots(part: Part, stored: StoredPart, chunk_cells: int) -> np.ndarray:
@@ -149,8 +192,7 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
     cell = np.where(new < 0, ~new, new)
     cell = np.where(new == UNUSED, 0, cell)
     for name, column in grid.columns.items():
-        array = group[name]
-        assert isinstance(array, zarr.Array)
+        array = _array(group, name)
         array.resize((begin + len(new),))
         parameter = grid.world.parameters[name]
         if parameter.choices or parameter.scheduled:

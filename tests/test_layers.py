@@ -24,6 +24,7 @@ LAYERS = {
     "lock": set(),
     "receipts": set(),
     "disk": {"numpy", "zarr"},
+    "manifest": set(),
     "store": {"numpy", "xarray", "zarr"},
     "inspection": {"numpy"},
     "problems": {"numpy"},

@@ -127,7 +127,7 @@ def test_twenty_kills_change_no_bit_and_nothing_is_computed_twice():
     outcome = run_through()
     assert 0 < outcome.computed == 2 * 16 * 1280 - held
     assert_same(rj.open_store("study.zarr"), spec.load("study.toml").sweep(progress=False))
-    assert checks.damaged(Path("study.zarr"))[1] == {}
+    assert checks.verify(Path("study.zarr")).reasons == []
     assert not list(Path("study.zarr").rglob("*.partial"))
 
 
@@ -258,14 +258,14 @@ def test_a_damaged_chunk_is_named_and_only_it_is_computed_again(store, expected,
     assert main(["verify", "study.zarr"]) == 1
     out = capsys.readouterr().out
     count = len(before)
-    assert out.endswith(f"study.zarr: {count} chunks with receipts, 1 damaged (--repair computes them again)\n")
+    assert out.endswith(f"study.zarr: {count} chunks with receipts; 1 damaged (--repair makes them again)\n")
     assert re.search(f"damaged: {sentence}\n", out)
     assert receipts() == before  # looking changes nothing
     assert main(["verify", "study.zarr", "--repair"]) == 0
     capsys.readouterr()
     assert [task for task, when in receipts().items() if when != before[task]] == [2]
     assert main(["verify", "study.zarr", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"chunks": count, "damaged": {}, "repaired": False}
+    assert json.loads(capsys.readouterr().out) == {"chunks": count, "damaged": {}, "lost": {}, "repaired": False}
     assert_same(rj.open_store(store), expected)
 
 
@@ -297,13 +297,36 @@ def test_what_interrupted_writes_left_is_removed(store, expected):
     assert_same(rj.open_store(store), expected)
 
 
+SURROUNDINGS = [
+    *("zarr.json", "accuracy_area/zarr.json", "place_1/zarr.json", "place_1/c.0", "method/c.0", "run/zarr.json"),
+]
+
+
+@pytest.mark.parametrize("harm", [truncate, flip, Path.unlink], ids=["truncated", "flipped", "lost"])
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_whatever_follows_from_the_spec_is_made_again(store, expected, name, harm, capsys):
+    before = receipts()
+    harm(store / name)
+    if name == "run/zarr.json":  # only tells readers of Zarr that this is no array
+        assert_same(rj.open_store(store), expected)
+        return
+    assert main(["verify", "study.zarr"]) == 1
+    assert f"damaged: {name} " in capsys.readouterr().out
+    assert main(["verify", "study.zarr", "--repair"]) == 0
+    assert main(["verify", "study.zarr"]) == 0
+    assert receipts() == before  # no cell was computed again
+    assert_same(rj.open_store(store), expected)
+    assert run_through().computed == 0
+    assert not list(Path().glob(".*"))
+
+
 def test_a_chunk_of_other_cells_is_found(store):
     for name in ("accuracy_final", "accuracy_area", "kl_final"):
         shutil.copy(store / name / "c.0", store / name / "c.1")
     receipt = json.loads((store / "run/receipts/00000000.json").read_text())
     moved = {file.replace("c.0", "c.1"): digest for file, digest in receipt["files"].items()}
     (store / "run/receipts/00000001.json").write_text(json.dumps(receipt | {"task": 1, "files": moved}))
-    assert checks.damaged(store)[1] == {1: "chunk 1 was computed for other cells than the store says"}
+    assert checks.verify(store).damaged == {1: "chunk 1 was computed for other cells than the store says"}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +365,7 @@ def mounted(folder, *options):
 
 @pytest.mark.usefixtures("small_tasks")
 def test_a_full_disk_keeps_what_is_finished(tmp_path, expected, capsys):
-    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=400k", "tmpfs"):
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=600k", "tmpfs"):
         command = ["run", "study.toml", "--out", "small/study.zarr", "--no-figures", "--quiet"]
         assert main(command) == 2
         said = capsys.readouterr().err
@@ -352,7 +375,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path, expected, capsys):
             f"kept: make room and run the same command again ({finished} of 20480 cells are finished)\n"
         )
         assert 0 < finished < 20_480
-        assert checks.damaged(Path("small/study.zarr"))[1] == {}
+        assert checks.verify(Path("small/study.zarr")).reasons == []
         subprocess.run(["mount", "-o", "remount,size=10m", str(tmp_path / "small")], check=True)
         assert main(command) == 0
         assert f"{20_480 - finished:,} cells computed, {finished:,} found" in capsys.readouterr().out
