@@ -54,7 +54,7 @@ def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarr
         dims = (*axes, *_dims(array)[1:])
         lazy = indexing.LazilyIndexedArray(_Cells(header, name, slot))
         variables[name] = xr.Variable(dims, lazy, dict(array.attrs))
-    about = {name: header.array(name).attrs["long_name"] for axis in spec["axes"] for name in axis["values"]}
+    about = {name: str(header.array(name).attrs["long_name"]) for axis in spec["axes"] for name in axis["values"]}
     coords = axis_coords(spec["axes"], about)
     for dim in dict.fromkeys(dim for variable in variables.values() for dim in variable.dims if dim not in axes):
         coords[dim] = (dim, _decoded(header.array(dim)))
