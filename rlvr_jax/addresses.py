@@ -80,11 +80,12 @@ def _constant(value: object) -> object:
 
 def _word(value: object) -> int:
     """64 bits of a name, a number, a schedule or a record, by its content."""
-    content = value.canonical() if hasattr(value, "canonical") else value  # pyright: ignore
     if isinstance(value, NamedSchedule):
-        content = content["schedule"]
-    if isinstance(content, float):
-        content += 0.0  # -0.0 is 0.0
+        content = value.canonical()["schedule"]
+    elif hasattr(value, "canonical"):
+        content = value.canonical()  # pyright: ignore
+    else:
+        content = value + 0.0 if isinstance(value, float) else value  # -0.0 is 0.0
     return int.from_bytes(hashlib.sha256(json.dumps(content).encode()).digest()[:8], "little")
 
 

@@ -121,12 +121,10 @@ class Run:
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
         drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
-        grid = spec.grid()
+        grid = _as_kept(spec, None if self.overwrite else store).grid()
 
         from rlvr_jax import driver
 
-        if self.overwrite and store.exists():
-            driver.remove(store)
         try:
             with spec.naming(), _terminated():
                 outcome = driver.run(
@@ -135,6 +133,7 @@ class Run:
                     mixed=self.mixed,
                     memory=self.memory,
                     take_lock=self.take_lock,
+                    overwrite=self.overwrite,
                     progress="json" if self.json else "none" if self.quiet else "auto",
                 )
         except driver.Stopped as stop:
@@ -364,6 +363,16 @@ def _changed(name: str, seeds: int | None, assignments: Sequence[str]) -> specs.
         except InvalidInput as error:
             raise InvalidInput(f"--set {assignment}: {error}") from None
     return spec
+
+
+def _as_kept(spec: specs.Spec, store: Path | None) -> specs.Spec:
+    """A spec that does not say what it keeps, keeping what the store that it extends does."""
+    from rlvr_jax import disk
+
+    if "keep" in spec.fixed or store is None or not disk.is_store(store):
+        return spec
+    held = disk.read_header(store).spec
+    return spec.with_value("keep", held["keep"]) if held["world"] == spec.world else spec
 
 
 def _table(results: "xr.Dataset") -> str:

@@ -190,6 +190,7 @@ def run_task(path: Path, number: int, memory: int) -> Receipt:
     Returns:
       The receipt, which is also in the store.
     """
+    devices.use_compile_cache()
     return _session(path, disk.read_header(path).declaration, memory).run(number)
 
 
@@ -200,6 +201,7 @@ def run(
     mixed: bool = False,
     memory: int | None = None,
     take_lock: bool = False,
+    overwrite: bool = False,
     progress: Mode = "none",
 ) -> Outcome:
     """Brings all cells of a grid into the store at ``path``; what is there already is not computed again.
@@ -210,6 +212,7 @@ def run(
       mixed: Whether cells of another device kind or jaxlib may stand beside the new ones.
       memory: Bytes that a call may take; half of what is free unless given.
       take_lock: Whether to take the lock of a process on another machine.
+      overwrite: Whether to throw away what is there first.
       progress: How to show how far it is.
 
     Raises:
@@ -222,6 +225,8 @@ def run(
     devices.use_compile_cache()
     memory = memory_budget(memory)
     check_memory(grid, memory, stored=True)
+    if overwrite and path.exists():
+        _remove(path)
     if not path.exists():
         template.create(path, grid, chunk_cells(grid), versions())
     with _taken(path, take_lock) as header:
@@ -286,15 +291,10 @@ def chunk_cells(grid: Grid) -> int:
 
 def memory_budget(given: int | None) -> int:
     """Bytes that a call may take: half of what is free unless given."""
-    return int(MEMORY_SHARE * devices.free_memory()) if given is None else given
+    return int(MEMORY_SHARE * devices.free_call_memory()) if given is None else given
 
 
-def remove(path: Path) -> None:
-    """Takes a store away, unless it is being written.
-
-    Raises:
-      InvalidInput: If it is, or cannot be removed.
-    """
+def _remove(path: Path) -> None:
     other = lock.holder(path / "run" / "lock.json")
     if other is not None:
         raise InvalidInput(f"{path} is being written by {other}; it is not removed")

@@ -77,4 +77,4 @@ def summary(results: xr.Dataset, over: str = "seed") -> "pd.DataFrame":
     if not table.dims:  # a single row
         return table.expand_dims("row").to_dataframe().reset_index(drop=True)
     frame = table.to_dataframe().reset_index()
-    return frame[(frame[counts] > 0).any(axis=1)].reset_index(drop=True)
+    return frame.loc[(frame[counts] > 0).any(axis=1)].reset_index(drop=True)

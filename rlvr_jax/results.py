@@ -61,8 +61,9 @@ def sweep(
       tied: Axes along which several parameters move together: ``{dim: {parameter: axis, ...}}``.
       progress: Whether to draw a progress bar on stderr; by default where it is a terminal.
       **fixed: ``steps``; ``eval_every`` (max(1, steps // 10)) or ``eval_steps``, to which 0 and ``steps`` are added;
-        ``keep``, the metrics to store; ``precision`` ("float32" or "float64"); and one value of any parameter that
-        is no axis. `rlvr_jax.worlds.WORLDS` lists parameters and metrics.
+        ``keep``, the metrics to store, each as its curve (``accuracy``), its last value (``accuracy.final``) or the
+        area under it divided by the steps (``accuracy.area``); ``precision`` ("float32" or "float64"); and one value
+        of any parameter that is no axis. `rlvr_jax.worlds.WORLDS` lists parameters and metrics.
 
     Returns:
       A Dataset with the axes as given, then ``step`` and a metric's own dimensions such as ``level``. Cells that

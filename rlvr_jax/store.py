@@ -29,7 +29,14 @@ def open_store(path: str | Path) -> xr.Dataset:
     Raises:
       InvalidInput: If there is no result at ``path``, one of another format, or a damaged one.
     """
-    return labelled(disk.read_header(path))
+    while True:
+        header = disk.read_header(path)
+        try:
+            return labelled(header)
+        except InvalidInput:
+            if disk.read_header(path).declaration == header.declaration:
+                raise
+            # it was extended in between
 
 
 def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarray | None = None) -> xr.Dataset:

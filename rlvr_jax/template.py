@@ -197,7 +197,7 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
         parameter = grid.world.parameters[name]
         if parameter.choices or parameter.scheduled:
             here = _names(parameter, grid)
-            known = [*map(str, array.attrs["labels"])]  # codes that are in use keep their meaning
+            known: list[Any] = array.attrs["labels"]  # type: ignore  # codes that are in use keep their meaning
             known += [label for label in here if label not in known]
             array.attrs.update(disk.flags(known))
             column = np.array([known.index(label) for label in here], np.int32)[column]

@@ -36,7 +36,7 @@ WRONG = [
     ),
     (
         ["run", "missing.toml"],
-        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are baselines, hacking, learning_rate, pass_at_k, repaired_verifier, zero_signal",
+        f"there is no spec file 'missing.toml', and none of that name is shipped; the known ones are {', '.join(spec.shipped())}",
     ),
     (["run", "."], ". is a folder; give a spec file or the name of a shipped spec"),
     (["run", "good.toml", "extra"], "unrecognized options: extra"),
@@ -326,3 +326,56 @@ def test_a_refusal_of_the_process_is_exit_code_2_without_a_traceback() -> None:
 def _environment() -> dict[str, str]:
     """The tests' own package first, wherever they run."""
     return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def test_status_verify_and_export_of_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    axes = ["--set", "lr=[0.1, 0.5]", "--seeds", "2"]
+    assert main(["run", "good.toml", "--no-figures", *axes]) == 0
+    capsys.readouterr()
+    assert main(["status", "results/good.zarr"]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "results/good.zarr: world bandit, 4 of 4 cells done, 0 running, 0 missing, 0 failed"
+    assert others[0] == "1 of 1 chunks have a receipt"
+    assert "nobody is writing it" in others
+    assert main(["status", "results/good.zarr", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 4
+    assert main(["verify", "results/good.zarr"]) == 0
+    assert capsys.readouterr().out == "results/good.zarr: 1 chunks with receipts; 0 damaged\n"
+    assert main(["export", "results/good.zarr", "--out", "good.toml.csv", "--overwrite"]) == 0
+    assert capsys.readouterr().out == "written: good.toml.csv\n"
+    assert len(Path("good.toml.csv").read_text().splitlines()) == 3
+    next(Path("results/good.zarr/run/receipts").iterdir()).unlink()
+    assert main(["export", "results/good.zarr", "--out", "partial.csv"]) == 0
+    assert capsys.readouterr().out == "written: partial.csv (4 of 4 cells are not finished and are NaN)\n"
+
+
+def test_an_extension_keeps_what_the_store_keeps_unless_the_spec_says_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["run", "good.toml", "--no-figures"]
+    assert main(command) == 0
+    # where it is swept, more metrics are kept by default
+    assert main([*command, "--set", "train_fraction=[0.5, 1.0]"]) == 0
+    assert "(1 cell computed, 1 found; " in capsys.readouterr().out
+    assert "accuracy_seen" not in open_store("results/good.zarr")
+    assert main([*command, "--set", 'keep=["accuracy.final"]']) == 2
+    assert "holds another study: keep is ['accuracy', " in capsys.readouterr().err
+
+
+def test_overwriting_removes_nothing_before_the_new_run_is_possible(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["run", "good.toml", "--no-figures"]
+    assert main(command) == 0
+    before = files("results")
+    assert main([*command, "--overwrite", "--memory", "1kB", "--set", "lr=0.1"]) == 2
+    assert main([*command, "--overwrite", "--set", "lr=fast"]) == 2
+    assert files("results") == before
+
+
+@pytest.mark.filterwarnings("ignore:.*went non-finite")
+def test_a_thousand_configurations_are_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = results(
+        {"lr": np.linspace(0.1, 1.0, 30).tolist(), "kl_coef": np.linspace(0, 1, 40).tolist(), "seed": [0, 1]}
+    )
+    assert cli._table(held) == "1,200 configurations are too many for a table; rlvr-jax export writes them to a file."

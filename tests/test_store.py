@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import rlvr_jax as rj
-from rlvr_jax import checks, disk, driver, engine, export, files, inspection, plan, receipts, tasks
+from rlvr_jax import captions, checks, disk, driver, engine, export, files, inspection, plan, plots, receipts, tasks
 from rlvr_jax.addresses import addresses
 from rlvr_jax.bandit import PARAMETERS
 from rlvr_jax.disk import UNUSED
@@ -503,3 +503,31 @@ def test_files_are_replaced_whole(tmp_path, monkeypatch):
             files.write_json(file, {"a": 2})
     assert files.read_json(file) == {"a": 1}
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_axes_that_move_together_are_stored_and_extended(tmp_path):
+    path, tied = tmp_path / "tied.zarr", {"run": {"kl_coef": [0.0, 0.1], "lr_h": [0.02, 0.05]}}
+    fixed = {"method": "rloo", "lr": 0.5}
+    assert driver.run(grid({"seed": [0, 1]}, tied, **fixed), path).computed == 4
+    more = {"run": {"kl_coef": [0.0, 0.1, 0.1], "lr_h": [0.02, 0.05, 0.1]}}
+    assert driver.run(grid({"seed": [0, 1]}, more, **fixed), path).computed == 2
+    assert_same(rj.open_store(path), sweep({"seed": [0, 1]}, more, **fixed))
+
+
+def test_a_figure_of_partial_results_says_so(store, tmp_path):
+    receipt(store, 1).unlink()
+    facts = captions.caption(rj.open_store(store), "Accuracy.", {})
+    sentence = f"Partial results: {cells_of(store, 1)} of 240 cells are not finished and are NaN."
+    assert facts["unfinished"] == sentence
+    figure = plots.new_figure("neurips", 2.0)
+    plots.panels(figure, 1, 1)
+    plots.save(figure, tmp_path / "figure", facts)
+    assert figure.get_supxlabel() == sentence
+
+
+def test_a_reader_that_is_overtaken_by_an_extension_reads_the_new_store(store, monkeypatch):
+    stale = disk.read_header(store)
+    driver.run(grid(AXES | {"seed": {"range": [0, 7]}}), store)
+    real, first = disk.read_header, iter([stale])
+    monkeypatch.setattr(disk, "read_header", lambda path: next(first, None) or real(path))
+    assert rj.open_store(store)["accuracy"].sizes["seed"] == 7
