@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlvr_jax import disk, manifest
-from rlvr_jax.driver import Session
-from rlvr_jax.grid import grid_of
-from rlvr_jax.worlds import world
+from rlvr_jax.session import Session, stored_grid
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def verify(path: Path) -> Report:
       InvalidInput: If there is no store, or so much of it is lost that nothing can be compared.
     """
     header = disk.read_header(path)
-    session = Session(header, grid_of(world(header.spec["world"]), header.spec, header.records), 0)
+    session = Session(header, stored_grid(header), 0)
     done, damaged = header.done(), {}
     for number, receipt in done.items():
         wrong = receipt.damage(path, thorough=True)

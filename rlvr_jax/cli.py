@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ class Run:
 
         from rlvr_jax import driver
 
+        began = time.perf_counter()
         try:
             with spec.naming(), _terminated():
                 outcome = driver.run(
@@ -141,16 +143,16 @@ class Run:
             return _stopped(f"{kept}; the same command goes on with the others")
         except KeyboardInterrupt:  # while it was planned
             return _stopped(f"no cell was computed; what {store} held it still holds")
-        return self._show(outcome, store, drawings)
+        return self._show(outcome, time.perf_counter() - began, store, drawings)
 
-    def _show(self, outcome: "driver.Outcome", store: Path, drawings: Path) -> int:
+    def _show(self, outcome: "driver.Outcome", seconds: float, store: Path, drawings: Path) -> int:
         results = outcome.results()
         if "diverged" in results.attrs:
             warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
         if not self.json:
             print(_table(results))
             computed = f"{_counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
-            print(f"\nresults: {store} ({computed}; {outcome.clock.seconds:.1f} s)", flush=True)
+            print(f"\nresults: {store} ({computed}; {seconds:.1f} s)", flush=True)
         if self.figures:
             try:
                 for path in _draw(results, drawings):
@@ -415,14 +417,14 @@ def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
 def _plan(spec: specs.Spec) -> dict[str, Any]:
     import jax
 
-    from rlvr_jax import driver
+    from rlvr_jax import declaration, driver
     from rlvr_jax.plan import Limits, check_memory, make_plan, result_bytes
 
     grid, memory = spec.grid(), driver.memory_budget(None)
     with spec.naming():
         check_memory(grid, memory, stored=True)
         used = jax.devices()
-        parts = make_plan(grid, len(used), Limits(driver.chunk_cells(grid), memory))
+        parts = make_plan(grid, len(used), Limits(declaration.chunk_cells(grid), memory))
     programs = []
     for part in parts:
         layout, slices = part.program.layout, len(part.segments.begin)

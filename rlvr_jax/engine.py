@@ -103,11 +103,6 @@ class Clock:
     programs: int = 0
     run_seconds: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Compilation and running."""
-        return self.compile_seconds + self.run_seconds
-
 
 @dataclass(frozen=True)
 class Work:

@@ -11,20 +11,9 @@ import rlvr_jax
 
 MODULES = ["rlvr_jax", *(f"rlvr_jax.{module.name}" for module in pkgutil.iter_modules(rlvr_jax.__path__))]
 DOCUMENTED = [
-    *("addresses", "advantages", "bandit", "checks", "disk", "draws", "driver", "export", "files", "inspection"),
-    *(
-        "kept",
-        "lock",
-        "numerics",
-        "progress",
-        "receipts",
-        "results",
-        "schedules",
-        "store",
-        "tasks",
-        "template",
-        "theory",
-    ),
+    *("addresses", "advantages", "bandit", "checks", "declaration", "disk", "draws", "driver", "export", "files"),
+    *("inspection", "kept", "lock", "manifest", "numerics", "progress", "receipts", "results", "schedules"),
+    *("session", "store", "tasks", "template", "theory"),
 ]
 WITH_EXAMPLES = [
     *("addresses", "advantages", "bandit", "draws", "engine", "export", "kept", "numerics", "progress", "results"),

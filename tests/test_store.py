@@ -11,7 +11,21 @@ import pytest
 import xarray as xr
 
 import rlvr_jax as rj
-from rlvr_jax import captions, checks, disk, driver, engine, export, files, inspection, plan, plots, receipts, tasks
+from rlvr_jax import (
+    captions,
+    checks,
+    disk,
+    driver,
+    engine,
+    export,
+    files,
+    inspection,
+    plan,
+    plots,
+    receipts,
+    session,
+    tasks,
+)
 from rlvr_jax.addresses import addresses
 from rlvr_jax.bandit import PARAMETERS
 from rlvr_jax.disk import UNUSED
@@ -80,13 +94,13 @@ def store(finished, tmp_path):
 def trained(monkeypatch):
     """Counts the tasks that are trained."""
     counted = []
-    real = driver.tasks.train
+    real = tasks.train
 
     def train(*arguments):
         counted.append(arguments[3])
         return real(*arguments)
 
-    monkeypatch.setattr(driver.tasks, "train", train)
+    monkeypatch.setattr(tasks, "train", train)
     return counted
 
 
@@ -362,7 +376,7 @@ def test_a_task_is_known_by_its_number(store, expected):
     for file in before[2].files:
         (store / file).unlink()
     receipt(store, 2).unlink()
-    again = driver.run_task(store, 2, 2**30)
+    again = session.run_task(store, 2, 2**30)
     assert (again.files, again.addresses) == (before[2].files, before[2].addresses)
     assert receipts.read(disk.read_header(store).receipts)[2] == again
     assert_same(rj.open_store(store), expected)
