@@ -14,12 +14,22 @@ from rlvr_jax.devices import request_host_devices
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
-    from rlvr_jax import advantages, bandit, reference
+    from rlvr_jax import advantages, bandit, reference, stats
     from rlvr_jax.bandit import pass_at_k
     from rlvr_jax.results import Interrupted, sweep
     from rlvr_jax.store import open_store
 
-__all__ = ["Interrupted", "InvalidInput", "advantages", "bandit", "open_store", "pass_at_k", "reference", "sweep"]
+__all__ = [
+    "Interrupted",
+    "InvalidInput",
+    "advantages",
+    "bandit",
+    "open_store",
+    "pass_at_k",
+    "reference",
+    "stats",
+    "sweep",
+]
 
 _FUNCTIONS = {
     "Interrupted": "rlvr_jax.results",

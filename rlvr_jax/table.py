@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 # Results are float32: further decimals would print the rounding of the arithmetic.
@@ -49,7 +49,7 @@ def final_table(
             held = ", ".join(str(name) for name in dataset.data_vars)
             raise InvalidInput(f"metrics: {metric!r} is not in these results, which hold {held}")
     final = dataset.isel(step=-1) if "step" in dataset.dims else dataset
-    intervals = {metric: t_interval(final[metric], over) for metric in metrics}
+    intervals = {metric: printed_mean(final[metric], over) for metric in metrics}
     used = {dim for interval in intervals.values() for dim in interval.dims}
     dims = [str(dim) for dim in final.dims if dim in used]
     names = [name for dim in dims for name in _labels_along(final, dim)]
@@ -62,7 +62,7 @@ def final_table(
         n = max(int(cell["n"]) for cell in cells)
         if n == 0 and not _diverged_steps(final, at):
             continue
-        numbers = [_number(float(c["mean"]), float(c["half_width"]), int(c["n"]), n) for c in cells]
+        numbers = [_number(float(c["estimate"]), float(c["half_width"]), int(c["n"]), n) for c in cells]
         rows.append([*_values(final, at), str(n), *numbers])
 
     step = f", at step {int(final['step'])}" if "step" in dataset.dims else ""

@@ -18,7 +18,7 @@ from scipy import stats
 from synthetic_results import LEVELS, METHODS, results
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -64,7 +64,7 @@ def axes_of_one_curve(values: xr.DataArray) -> Any:
     return axes
 
 
-def test_a_curve_is_the_mean_and_its_band_the_t_interval() -> None:
+def test_a_curve_is_the_mean_and_its_band_the_printed_mean() -> None:
     values = results({"seed": range(5)})["accuracy"]
     axes = axes_of_one_curve(values)
     runs = values.transpose("seed", "step").values.astype(float)
@@ -114,10 +114,10 @@ def test_level_bars_are_means_with_their_intervals() -> None:
     values = results({"method": METHODS, "seed": range(4)})["accuracy_by_level"].isel(step=-1)
     axes = plots.new_figure("neurips", 2.0).subplots()
     plots.level_bars(axes, values, plots.method_looks(METHODS))
-    interval = t_interval(values)
+    interval = printed_mean(values)
     bars = [container for container in axes.containers if isinstance(container, BarContainer)]
     heights = [[bar.get_height() for bar in container] for container in bars]
-    np.testing.assert_allclose(heights, interval["mean"].transpose("method", "level"))
+    np.testing.assert_allclose(heights, interval["estimate"].transpose("method", "level"))
     segments = np.array([collection.get_segments() for collection in axes.collections])
     halves = (segments[:, :, 1, 1] - segments[:, :, 0, 1]) / 2
     np.testing.assert_allclose(halves, interval["half_width"].transpose("method", "level"))
