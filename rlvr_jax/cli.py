@@ -1,4 +1,4 @@
-"""The command line: ``rlvr-jax run | plan | list | bench``.
+"""The command line: ``rlvr-jax run | plan | list | stats | bench``.
 
 Each subcommand is a frozen dataclass whose fields are its options and whose ``run`` does the work. JAX is imported
 there, not here, so that ``--help`` answers at once. A user's mistake is one sentence on stderr and exit code 2.
@@ -21,6 +21,7 @@ import tyro
 
 from rlvr_jax import spec as specs
 from rlvr_jax.grid import nearest
+from rlvr_jax.stats_command import Stats
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class Bench:
         return 0
 
 
-COMMANDS = {"run": Run, "plan": Plan, "list": List, "bench": Bench}
+COMMANDS = {"run": Run, "plan": Plan, "list": List, "stats": Stats, "bench": Bench}
 
 ABOUT = "Sweeps of reinforcement learning with verifiable rewards. Example: rlvr-jax run baselines"
 

@@ -20,13 +20,13 @@ from rlvr_jax.cli import main
 from rlvr_jax.table import final_table
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
-COMMANDS = ("run", "plan", "list", "bench")
+COMMANDS = ("run", "plan", "list", "stats", "bench")
 SMALL = ["--seeds", "2", "--set", "steps=20"]
 
 WRONG = [
-    ([], "expected one of {run, plan, list, bench}"),
+    ([], "expected one of {run, plan, list, stats, bench}"),
     (["rum"], "there is no command 'rum'; did you mean 'run'?"),
-    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run"),
+    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run, stats"),
     (["--version"], "unrecognized options: --version"),
     (["run"], "missing from rlvr-jax run: SPEC"),
     (["plan"], "missing from rlvr-jax plan: SPEC"),

@@ -37,6 +37,8 @@ LAYERS = {
     "captions": {"numpy", "xarray"},
     "table": {"numpy", "xarray"},
     "store": {"numpy", "xarray"},
+    "stats_table": {"numpy", "xarray"},
+    "stats_command": {"tyro"},
     "plots": {"matplotlib", "numpy", "xarray"},
     "figure_script": {"numpy", "xarray"},
     "reference": {"numpy"},
