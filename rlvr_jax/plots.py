@@ -32,7 +32,7 @@ STYLE: dict[Any, Any] = {
     "font.serif": ["STIXGeneral", "DejaVu Serif"],
     "mathtext.fontset": "stix",
     "font.size": 8.0,
-    **dict.fromkeys(("figure.labelsize", "axes.titlesize", "axes.labelsize"), 8.0),
+    **dict.fromkeys(("figure.labelsize", "figure.titlesize", "axes.titlesize", "axes.labelsize"), 8.0),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7.0),
     "legend.fontsize": 7.5,
     "legend.frameon": False,

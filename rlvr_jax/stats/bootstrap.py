@@ -138,7 +138,7 @@ def _new_counts(n: int, resamples: int, entropy: int) -> Iterator[np.ndarray]:
 
 def _ends(drawn: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     k = math.floor((drawn.shape[1] + 1) * (1 - level) / 2 + 1e-9) - 1
-    drawn.partition((k, drawn.shape[1] - 1 - k), axis=1)
+    drawn.sort(axis=1)  # faster than two partitions
     return drawn[:, k], drawn[:, -1 - k]
 
 
