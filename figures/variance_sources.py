@@ -52,7 +52,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     looks = plots.method_looks(sd["method"].values.tolist())
     sources = sd["source"].values.tolist()
     with plots.style():
-        figure = plots.new_figure(venue, height=3.4)
+        figure = plots.new_figure(venue, height=3.2)
         (axes,) = plots.panels(figure, 1, 1)
         for i, (method, look) in enumerate(looks.items()):
             mean, low, high = (np.maximum(sd[key].sel({"method": method}).values, floor) for key in ENDS.values())
@@ -61,12 +61,14 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
             axes.errorbar(mean, at, xerr=[mean - low, high - mean], fmt="none", **bar)
             point = {"marker": look.marker, "color": look.color, "linestyle": "none"}
             axes.plot(mean, at, markeredgecolor="white", label=look.label, **point)
-            zero = mean <= floor
-            axes.plot(mean[zero], at[zero], markerfacecolor="white", clip_on=False, zorder=4, **point)
+            if (zero := mean <= floor).any():
+                axes.plot(mean[zero], at[zero], markerfacecolor="white", clip_on=False, zorder=4, **point)
         axes.set_xscale("log")
         axes.set_xlim(floor, None)
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-")))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: np.format_float_positional(float(f"{value:g}"), trim="-"))
+        )
         axes.set_yticks(range(len(sources)), [" × ".join(NAMES[s] for s in name.split(" x ")) for name in sources])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)

