@@ -121,6 +121,8 @@ def _sides(final: xr.DataArray, over: str, contrast: str) -> tuple[str, str, str
     named = re.fullmatch(r"(?:(\w+)=)?([^:]+):([^:]+)", contrast)
     if named is None:
         raise InvalidInput(f"--contrast {contrast}: write A:B or NAME=A:B, such as grpo:rloo or lr=0.5:0.1")
+    if named[2] == named[3]:
+        raise InvalidInput(f"--contrast {contrast}: both sides are the same")
     names = [name for dim in final.dims if dim != over for name in labels_along(final.to_dataset(name="_"), str(dim))]
     names = [name for name in names if name in final.coords and named[1] in (None, name)]
     if not names:
@@ -194,7 +196,9 @@ def _contrast_table(final: xr.DataArray, contrasts: list[Contrast]) -> list[str]
             gain = [f"{cell['rho'].item():.2f}", f"{cell['variance_reduction'].item():.3g}"]
             tests = [_p_value(cell[name].item()) for name in ("p_value", "p_holm")]
             drawn = [_interval(cell), _interval(cell, "improvement_"), *gain, *tests]
-            labels = [f"{contrast.a} - {contrast.b}", *(place.get(name, "") for name in names)]
+            # numbers alone would not say what they are of
+            what = f"{contrast.name} " if final[contrast.name].dtype.kind in "iuf" else ""
+            labels = [f"{what}{contrast.a} - {contrast.b}", *(place.get(name, "") for name in names)]
             rows.append([*labels, str(int(cell["n"])), *drawn])
     tests, of = len(rows) - 1, contrasts[0].result.attrs
     return [

@@ -11,8 +11,8 @@ from rlvr_jax.stats.distribution import clopper_pearson, tolerance_confidence
 from rlvr_jax.stats.student import t_quantile
 from rlvr_jax.types import InvalidInput
 
-#: More seeds than anyone runs.
-MOST = 10**9
+#: More seeds than anyone runs; those for a rate are all looked at.
+MOST, MOST_FOR_A_RATE = 10**9, 100_000
 
 
 def seeds_needed(
@@ -56,7 +56,7 @@ def seeds_needed(
         level: 1 - the level of the test, or the confidence.
 
     Raises:
-        InvalidInput: an argument that cannot be meant, none or several of the questions, or more than 10⁹ seeds.
+        InvalidInput: an argument that cannot be meant, none or several questions, or more seeds than anyone runs.
 
     Example:
         >>> seeds_needed(0.5, sd=1.0), seeds_needed(0.5, sd=1.0, rho=0.9)
@@ -100,7 +100,8 @@ def minimum_detectable_effect(
 ) -> float:
     """Return the smallest difference of means that ``n`` seeds of each arm find with probability ``power``.
 
-    The inverse of `seeds_needed` with a difference, solved by bisection to a relative 1e-9.
+    The inverse of `seeds_needed` with a difference, solved by bisection to a relative 1e-9. Arms that differ by a
+    constant show any difference: then it is below 1e-12 of ``sd``.
 
     Args:
         n: at least 2.
@@ -124,7 +125,7 @@ def minimum_detectable_effect(
     low, high = 0.0, sd
     while power_of(high, n, sd, sd_other, rho, level) < power:
         low, high = high, 2 * high
-    while high - low > 1e-9 * high:
+    while high - low > 1e-9 * high and high > 1e-12 * sd:
         middle = (low + high) / 2
         low, high = (low, middle) if power_of(middle, n, sd, sd_other, rho, level) >= power else (middle, high)
     return high
@@ -141,7 +142,7 @@ def power_of(
         error, degrees = math.sqrt(one + two), (n - 1) * (one + two) ** 2 / (one**2 + two**2)
     else:
         error, degrees = math.sqrt(max(sd**2 + other**2 - 2 * rho * sd * other, 0.0) / n), n - 1
-    if difference > 1e9 * error:
+    if difference >= 1e9 * error:
         return 1.0
     critical = t_quantile(degrees, level)
     # SciPy gives NaN where a tail underflows
@@ -195,8 +196,8 @@ def _rate_known(rate: float, within: float, level: float) -> int:
     smooth = 4
     while bool(wide(np.arange(smooth, 2 * smooth)).any()):
         smooth *= 2
-        if smooth > 10**6:
-            raise InvalidInput(f"rate_within is {within!r}; more than a million seeds would be needed")
+        if smooth > MOST_FOR_A_RATE:
+            raise InvalidInput(f"rate_within is {within!r}; more than {MOST_FOR_A_RATE:,} seeds would be needed")
     n = np.arange(1, 2 * smooth)
     failing = np.flatnonzero(wide(n))
     return int(n[failing[-1]] + 1) if len(failing) else 1

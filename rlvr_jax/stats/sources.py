@@ -29,9 +29,9 @@ def variance_components(
 
     Intervals are generalised confidence intervals (Weerahandi 1993): each MS is divided by a draw of χ²/df of its
     degrees of freedom, the equations are solved for each draw, and the interval has (1 - level) / 2 of the solutions
-    on either side, cut at 0. Normal effects are assumed: then 95 % intervals hold the truth with
-    .94 to .98 (1,000 simulations of 5 x 5 x 5 to 16 x 12 x 12 runs), but a source with strongly skewed effects (lognormal,
-    σ = 0.8) with .81 at 5 levels and .61 at 16.
+    on either side, cut at 0. Normal effects are assumed: then 95 % intervals of variances and shares hold the truth
+    with .94 to .98 (1,000 simulations of 5 x 5 x 5 to 16 x 12 x 12 runs); that of a source with strongly skewed effects
+    (lognormal, σ = 0.8) with .81 at 5 levels and .61 at 16.
 
     Args:
         values: labelled values with all dimensions of ``over``, at least two values along each.
@@ -96,7 +96,7 @@ def variance_components(
         {**cells.frame.coords, "source": names},
         {
             "statistic": "variance components",
-            **{"method": "generalised confidence interval", "level": level, "resamples": draws},
+            **{"method": "generalised confidence interval", "level": level, "draws": draws},
             "over": ", ".join(sources),
         },
     )
