@@ -21,7 +21,7 @@ SOURCES = ("task_seed", "prompt_seed", "answer_seed")
 NEEDS = {"dims": ("method", "step", *SOURCES), "variables": ("accuracy",)}
 
 ENDS = {"": "estimate", "_low": "low", "_high": "high"}
-NAMES = {"task_seed": "task", "prompt_seed": "prompt order", "answer_seed": "answers"}
+NAMES = {"task_seed": "task", "prompt_seed": "prompts", "answer_seed": "answers"}
 
 
 def facts(dataset: xr.Dataset) -> dict[str, Any]:
@@ -69,7 +69,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         axes.xaxis.set_major_formatter(
             FuncFormatter(lambda value, _: np.format_float_positional(float(f"{value:g}"), trim="-"))
         )
-        axes.set_yticks(range(len(sources)), [" × ".join(NAMES[s] for s in name.split(" x ")) for name in sources])
+        labels = [" × ".join(NAMES[source] for source in name.split(" x ")) for name in sources[:-1]]
+        axes.set_yticks(range(len(sources)), [*labels, "all three"])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("standard deviation of final accuracy (log scale)")

@@ -11,6 +11,9 @@ from rlvr_jax.types import InvalidInput
 # Results are float32: further decimals would print the rounding of the arithmetic.
 MOST_DECIMALS = 6
 
+#: Rows that are printed; nobody reads more.
+MOST_ROWS = 200
+
 
 def final_table(
     dataset: xr.Dataset,
@@ -28,7 +31,8 @@ def final_table(
     Returns:
         A row for each combination of the remaining dimensions that was run; parameters that move along a tied
         dimension are columns too. Each number is rounded to its own uncertainty. If runs diverged, a last
-        line names their cells; they count with the values at which they were frozen.
+        line names their cells; they count with the values at which they were frozen. Beyond 200 rows the number of
+        the others takes their place.
 
     Raises:
         InvalidInput: a metric that ``dataset`` does not hold.
@@ -70,7 +74,10 @@ def final_table(
         head = f"Mean +- half-width of the 95 % t-interval over {over}{step}."
     else:
         head = f"One {over}, so no interval{step}."
-    return "\n".join([head, *aligned(rows, left=len(names)), *_diverged_line(final, dims, over, replicates)])
+    left_out = len(rows) - 1 - MOST_ROWS
+    more = [f"... and {left_out:,} more rows: `rlvr-jax stats` has --by and --over."] if left_out > 0 else []
+    lines = aligned(rows[: MOST_ROWS + 1], left=len(names))
+    return "\n".join([head, *lines, *more, *_diverged_line(final, dims, over, replicates)])
 
 
 def labels_along(dataset: xr.Dataset, dim: str) -> list[str]:

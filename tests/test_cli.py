@@ -36,7 +36,7 @@ WRONG = [
     ),
     (
         ["run", "missing.toml"],
-        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are baselines, hacking, learning_rate, pass_at_k, repaired_verifier, zero_signal",
+        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are baselines, hacking, learning_rate, pass_at_k, repaired_verifier, seed_variance, variance_sources, zero_signal",
     ),
     (["run", "."], ". is a folder; give a spec file or the name of a shipped spec"),
     (["run", "good.toml", "extra"], "unrecognized options: extra"),

@@ -127,3 +127,11 @@ def test_a_diverged_cell_without_finite_values_keeps_its_row() -> None:
 def test_an_unknown_metric_is_refused_in_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="metrics: 'acuracy' is not in these results, which hold accuracy,"):
         final_table(results({"method": METHODS}), ("acuracy",))
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    dataset = results({"task_seed": range(15), "prompt_seed": range(15)})
+    head, _, *rows, last = final_table(dataset, ("accuracy",)).split("\n")
+    assert head == "One seed, so no interval, at step 600."
+    assert len(rows) == 200
+    assert last == "... and 25 more rows: `rlvr-jax stats` has --by and --over."

@@ -119,7 +119,8 @@ def _median_bounds(rows: np.ndarray, n: np.ndarray, first: float, level: float) 
         columns[0, i] = (row[(count - 1) // 2] + row[count // 2]) / 2
         k = int((2 * bdtr(np.arange(count // 2 + 1), count, 0.5) <= 1.0 - level).sum())
         columns[1:, i] = (row[k - 1], row[count - k]) if k > 0 else (first, np.inf)
-    return Bounds(*columns, n)
+    estimate, low, high = columns
+    return Bounds(estimate, low, high, n)
 
 
 def _steps(values: Values, step: str, steps: Sequence[float] | None, evaluations: int) -> np.ndarray:

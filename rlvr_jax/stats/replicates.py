@@ -110,7 +110,7 @@ def _labelled(values: Values, over: str, axis: int, name: str) -> tuple[xr.DataA
 def _gathered(metrics: xr.Dataset) -> xr.DataArray:
     dims = {name: set(metric.dims) for name, metric in metrics.data_vars.items()}
     if not dims or any(own != set(metrics.dims) for own in dims.values()):
-        held = "; ".join(f"{name} has {', '.join(map(str, sorted(own)))}" for name, own in dims.items()) or "none"
+        held = "; ".join(f"{name} has {', '.join(sorted(map(str, own)))}" for name, own in dims.items()) or "none"
         raise InvalidInput(f"values must be metrics of the same dimensions, such as results[['accuracy']]: {held}")
     return metrics.to_array("metric")
 

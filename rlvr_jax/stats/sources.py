@@ -113,19 +113,21 @@ def _positive(total: np.ndarray) -> np.ndarray:
 def _mean_squares(runs: np.ndarray, sets: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean squares ``[cells, sets]`` of runs ``[cells, n_1, n_2, ...]``, and degrees of freedom ``[sets]``."""
     sizes, axes = runs.shape[1:], range(1, runs.ndim)
-    # rounding must not turn equal runs into a variance
-    first = runs.reshape(len(runs), -1)[:, :1].reshape(-1, *(1 for _ in sizes))
-    effects: dict[tuple[int, ...], np.ndarray] = {(): (runs - first).mean(tuple(axes), keepdims=True)}
+    runs = runs - runs.reshape(len(runs), -1)[:, :1].reshape(-1, *(1 for _ in sizes))
+    effects: dict[tuple[int, ...], np.ndarray] = {(): runs.mean(tuple(axes), keepdims=True)}
     squares, degrees = [], []
     for s in sets:
         away = tuple(axis for axis in axes if axis - 1 not in s)
-        mean = (runs - first).mean(away, keepdims=True)
+        mean = runs.mean(away, keepdims=True)
         effects[s] = mean - sum(effect for t, effect in effects.items() if set(t) < set(s))
         df = int(np.prod([sizes[i] - 1 for i in s]))
         repeats = np.prod([n for i, n in enumerate(sizes) if i not in s])
         squares.append(repeats * np.square(effects[s]).sum(tuple(axes)) / df)
         degrees.append(df)
-    return np.stack(squares, axis=-1), np.array(degrees, np.float64)
+    found = np.stack(squares, axis=-1)
+    # rounding is no variance: the smallest that a mean square can mean, of numbers of this size
+    rounding = np.square(16 * np.finfo(np.float64).eps * np.abs(runs).max(tuple(axes)))[:, None]
+    return np.where(found <= rounding, 0.0, found), np.array(degrees, np.float64)
 
 
 def _solution(sets: list[tuple[int, ...]], sizes: Sequence[int]) -> np.ndarray:
