@@ -258,6 +258,8 @@ def _parse(arguments: list[str]) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
+            if arguments and arguments[0] in COMMANDS:  # alone, so that hints name its own options
+                return tyro.cli(COMMANDS[arguments[0]], prog=f"rlvr-jax {arguments[0]}", args=arguments[1:])
             return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="rlvr-jax", description=ABOUT, args=arguments)
     except SystemExit as stop:
         if stop.code in (0, None):

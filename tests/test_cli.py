@@ -93,7 +93,7 @@ WRONG = [
         ["run", "good.toml", "--out", "."],
         "'.' names no store; give a directory to make, such as results/study.zarr (--out, --overwrite)",
     ),
-    (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
+    (["list", "--out", "x"], "unrecognized options: --out, x"),
     (["bench", "tool_use"], "world is 'tool_use'; the one that has a benchmark is bandit"),
     (
         ["bench", "bandit", "--answers", "4,x"],
