@@ -1,6 +1,7 @@
 """Statistics of one set of runs: what NumPy and SciPy say, on arrays and labels alike, never NaN unasked."""
 
 import sys
+import tracemalloc
 from subprocess import run
 
 import numpy as np
@@ -232,6 +233,17 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(call: object, sentence:
 
 def test_the_smallest_number_of_resamples_works() -> None:
     assert np.isfinite(stats.iqm([1.0, 2.0, 3.0], resamples=39).low)
+
+
+def test_memory_does_not_grow_with_cells_times_resamples_times_seeds() -> None:
+    cells = np.random.default_rng(3).normal(size=(1000, 256))
+    tracemalloc.start()
+    stats.mean(cells)
+    stats.paired_difference(cells, cells[::-1])
+    stats.iqm(cells[:50])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200e6  # all resamples of all cells at once would be 4 GB
 
 
 def test_nothing_of_training_is_imported() -> None:

@@ -69,7 +69,7 @@ def test_pairs_are_matched_by_label_and_other_dimensions_by_name() -> None:
     assert stats.paired_difference(x, grid).estimate.dims == ("lr",)
     with pytest.raises(InvalidInput, match="x and y have no seed in common"):
         stats.paired_difference(x.isel(seed=slice(10)), y.isel(seed=slice(10, None)))
-    with pytest.raises(InvalidInput, match="plain arrays must agree"):
+    with pytest.raises(InvalidInput, match="two plain arrays of one shape, or two labelled ones"):
         stats.paired_difference(X, Y[:5])
 
 

@@ -99,14 +99,14 @@ def test_runs_that_never_get_there_count_as_later_than_all() -> None:
 
 
 def test_the_interval_of_the_median_time_is_that_of_the_sign_test() -> None:
-    order = np.random.default_rng(4).permutation(20)
-    runs = (np.arange(21) >= order[:, None] + 1).astype(float)  # one run reaches it at each of the steps 1 to 20
+    order = np.random.default_rng(4).permutation(30)
+    runs = (np.arange(31) >= order[:, None] + 1).astype(float)  # one run reaches it at each of the steps 1 to 30
     result = stats.time_to_threshold(runs, 0.5)
-    assert [result[name].item() for name in ("low", "estimate", "high")] == [6.0, 10.5, 15.0]
-    theirs = scipy_stats.quantile_test(np.arange(1.0, 21.0), p=0.5).confidence_interval(0.95)
-    assert (theirs.low, theirs.high) == (6.0, 15.0)
+    theirs = scipy_stats.quantile_test(np.arange(1.0, 31.0), p=0.5).confidence_interval(0.95)
+    assert (theirs.low, theirs.high) == (10.0, 21.0)
+    assert [result[name].item() for name in ("low", "estimate", "high")] == [10.0, 15.5, 21.0]
     missing = stats.time_to_threshold(np.where(order[:, None] < 5, np.nan, runs), 0.5)
-    assert missing.n.item() == 15
+    assert missing.n.item() == 25
     assert stats.time_to_threshold(np.full((2, 3), np.nan), 0.5).n.item() == 0
 
 

@@ -75,8 +75,9 @@ def pairs_of(x: Values, y: Values, over: str, axis: int = -1) -> tuple[Cells, Ce
         InvalidInput: as `cells_of`, or if x and y have no replicate in common.
     """
     (first, over), (second, other) = _labelled(x, over, axis, "x"), _labelled(y, over, axis, "y")
-    if over != other or (isinstance(x, np.ndarray) and first.shape != second.shape):
-        raise InvalidInput(f"x and y have the shapes {first.shape} and {second.shape}; plain arrays must agree")
+    if is_labelled(x) != is_labelled(y) or over != other or (not is_labelled(x) and first.shape != second.shape):
+        shapes = f"x and y have the shapes {first.shape} and {second.shape}"
+        raise InvalidInput(f"{shapes}; give two plain arrays of one shape, or two labelled ones")
     try:
         both = first - second  # matches labels and drops what x and y do not share
     except ValueError as error:
