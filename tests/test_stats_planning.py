@@ -82,7 +82,7 @@ def test_a_collapse_rate_is_known_as_well_as_said(rate: float, within: float, n:
     for size in (*range(n, n + 60), n - 1):
         interval = scipy_stats.binomtest(round(rate * size), size).proportion_ci(method="exact")
         inside = max(interval.high - rate, rate - interval.low) <= within
-        assert inside is (size >= n)
+        assert bool(inside) == (size >= n)
 
 
 @pytest.mark.parametrize(
