@@ -14,7 +14,7 @@ from rlvr_jax.devices import request_host_devices
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
-    from rlvr_jax import advantages, bandit, reference, stats
+    from rlvr_jax import advantages, arithmetic, bandit, reference, stats, theory
     from rlvr_jax.bandit import pass_at_k
     from rlvr_jax.results import Interrupted, sweep
     from rlvr_jax.store import open_store
@@ -23,12 +23,14 @@ __all__ = [
     "Interrupted",
     "InvalidInput",
     "advantages",
+    "arithmetic",
     "bandit",
     "open_store",
     "pass_at_k",
     "reference",
     "stats",
     "sweep",
+    "theory",
 ]
 
 _FUNCTIONS = {

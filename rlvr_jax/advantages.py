@@ -43,7 +43,7 @@ class Group:
 
     def mean(self, values: Array) -> Array:
         """Mean of ``values [K, B, L]`` over the samples of each group, ``[1, B, L]``."""
-        return total(pin(self.weight * values)) * (1 / self.size)
+        return pin(total(pin(self.weight * values)) * (1 / self.size))
 
     def tied(self) -> Array:
         """Whether all samples have one and the same reward, ``[1, B, L]``: by equality, not by a small spread."""
@@ -66,7 +66,8 @@ def none(group: Group, parameters: Parameters) -> Advantage:
 
     Unbiased; its variance grows with the square of any offset of the rewards.
     """
-    return jnp.broadcast_to(group.reward, group.weight.shape), group.state
+    shape = jnp.broadcast_shapes(group.reward.shape, group.weight.shape)
+    return jnp.broadcast_to(group.reward, shape), group.state
 
 
 def learned(group: Group, parameters: Parameters) -> Advantage:

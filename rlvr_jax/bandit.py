@@ -20,11 +20,11 @@ import numpy as np
 from jax import Array, lax
 from scipy.special import log_softmax
 
-from rlvr_jax import devices, draws, engine
+from rlvr_jax import devices, draws, single
 from rlvr_jax.advantages import ESTIMATORS
 from rlvr_jax.bandit_program import Program
-from rlvr_jax.grid import Grid, make_grid
-from rlvr_jax.lanes import VECTOR, Layout
+from rlvr_jax.grid import Grid
+from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage
 from rlvr_jax.types import REQUIRED, Columns, InvalidInput, Metric, Parameter, World, numbers
 
@@ -302,20 +302,7 @@ def train(
     """
     grid = _one(task, options, steps=steps, seed=seed, precision=precision)
     program, inputs, shared = _alone(task, grid)
-    work = engine.Work(
-        program=program,
-        inputs=inputs,
-        shared=shared,
-        items=1,
-        segments=engine.Segments.cut(grid.eval_steps, 1),
-        metrics=tuple(name for name in grid.keep if not METRICS[name].total),
-        finals=("zero_frac_total", "logits", "diverged_step"),
-    )
-    devices.use_compile_cache()
-    with jax.enable_x64(precision == "float64"):
-        (chunk,) = engine.run(work, jax.devices()[:1], engine.Clock())
-    stored = {name: x[0, ..., 0] for name, x in (chunk.metrics | chunk.finals).items()}
-    return {"step": np.array(grid.eval_steps), **stored}
+    return single.train(grid, program, inputs, shared, ("zero_frac_total", "logits"))
 
 
 def replay(task: Task, prompts: Any, uniforms: Any, **options: Any) -> Mapping[str, np.ndarray]:
@@ -395,7 +382,7 @@ def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Ar
 
     numbers = jnp.arange(len(counted), dtype=jnp.int32)
     draw = jax.tree.map(lambda x: jnp.pad(x, ((1, 0), *((0, 0),) * (x.ndim - 1))), draw)
-    state, (answers, metrics) = lax.scan(step, program.start(context), (numbers, draw, counted))
+    state, (answers, metrics) = lax.scan(step, program.start(context, stage), (numbers, draw, counted))
     return state, answers[1:], metrics
 
 
@@ -420,20 +407,14 @@ def _one(task: Task, options: Mapping[str, Any], **fixed: Any) -> Grid:
     for name in options:
         if name in ("prompts", "answers", "task_seed", "hack_prob"):
             raise InvalidInput(f"{name} is part of the task; make another task instead")
-        if name in fixed:
-            raise InvalidInput(f"{name} follows from the draws; it is no argument here")
-        if name in ("world", "parameters", "tied"):
-            raise InvalidInput(f"{name} is no argument of a single training; use rlvr_jax.sweep for a grid")
     prompts, answers = np.shape(task.ref_logits)
-    return make_grid(WORLD, {}, prompts=prompts, answers=answers, **options, **fixed)
+    return single.one_cell(WORLD, options, prompts=prompts, answers=answers, **fixed)
 
 
 def _alone(task: Task, grid: Grid) -> tuple[Program, dict[str, Any], dict[str, np.ndarray]]:
     """The program of one cell, repeated in all the lanes of a vector, and what it reads."""
-    layout = Layout(1, ((str(grid.fixed["method"]), VECTOR),))
-    cell = np.zeros((1, VECTOR, 1), np.int64)
-    program = _program(layout, grid, cell.reshape(-1))
-    return program, *_inputs(program, grid, cell, task)
+    program = single.program(grid)
+    return program, *_inputs(program, grid, single.CELL, task)
 
 
 def _check_draws(task: Task, prompts: np.ndarray, uniforms: np.ndarray) -> None:

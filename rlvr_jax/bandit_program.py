@@ -213,7 +213,7 @@ class Program:
             numbers=inputs["numbers"],
         )
 
-    def start(self, context: Context) -> State:
+    def start(self, context: Context, stage: Stage) -> State:
         """The state before the first step: the reference policy, h = 0, no memory."""
         layout, dtype = self.layout, context.ref_logits.dtype
         rows = layout.seeds * self.prompts

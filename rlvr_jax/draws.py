@@ -27,6 +27,8 @@ class Stream(IntEnum):
 
     PROMPTS = 1
     ANSWERS = 2
+    EVALUATION = 3
+    SFT = 4
 
 
 def threefry(key: Sequence[Array], counter: Sequence[Array]) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ class Program(Protocol):
 
     def context(self, inputs: Any, shared: Any) -> Any: ...
 
-    def start(self, context: Any) -> Any: ...
+    def start(self, context: Any, stage: Stage) -> Any: ...
 
     def draw(self, context: Any, steps: Array, stage: Stage) -> Any: ...
 
@@ -166,7 +166,7 @@ def run(
         items = slice(call * work.items, min((call + 1) * work.items, number))
         chosen = np.resize(np.arange(items.start, items.stop), work.items)
         inputs = jax.tree.map(lambda x, chosen=chosen: x[chosen], work.inputs)
-        state = functions.start(inputs, work.shared)
+        state = functions.start(inputs, work.shared, go)
         collected = []
         for begin, stop, counted in zip(work.segments.begin, work.segments.stop, work.segments.counted, strict=True):
             state, metrics = functions.advance(state, inputs, work.shared, go, begin, stop, counted)
@@ -219,8 +219,8 @@ def _compile(work: Work, devices: Sequence[jax.Device], segments: int) -> Compil
         specs = (sharded, *[replicated] * arguments)
         return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=sharded, check_vma=False)
 
-    def start(inputs: Any, shared: Any) -> Any:
-        return program.start(program.context(inputs, shared))
+    def start(inputs: Any, shared: Any, go: Array) -> Any:
+        return program.start(program.context(inputs, shared), Stage(go))
 
     def advance(state: Any, inputs: Any, shared: Any, go: Array, begin: Array, stop: Array, counted: Array) -> Any:
         context, stage = program.context(inputs, shared), Stage(go)
@@ -244,15 +244,15 @@ def _compile(work: Work, devices: Sequence[jax.Device], segments: int) -> Compil
     step, ends = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((segments,), jnp.int32)
     flag, flags = jax.ShapeDtypeStruct((), bool), jax.ShapeDtypeStruct((segments,), bool)
 
-    mapped_start = jax.jit(lambda inputs, shared: over_items(start, 1)((inputs,), shared))
+    mapped_start = jax.jit(lambda inputs, *others: over_items(start, 2)((inputs,), *others))
     mapped_advance = jax.jit(
         lambda state, inputs, *others: over_items(advance, 5)((state, inputs), *others), donate_argnums=0
     )
     mapped_finish = jax.jit(lambda state, inputs, *others: over_items(finish, 2)((state, inputs), *others))
-    compiled_start = mapped_start.lower(inputs, work.shared).compile()
+    compiled_start = mapped_start.lower(inputs, work.shared, flag).compile()
     state = jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-        jax.eval_shape(mapped_start, inputs, work.shared),
+        jax.eval_shape(mapped_start, inputs, work.shared, flag),
         compiled_start.output_shardings,
     )
     compiled_advance = mapped_advance.lower(state, inputs, work.shared, flag, step, ends, flags).compile()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlvr_jax.schedules import tabulate
-from rlvr_jax.types import REQUIRED, InvalidInput, Parameter, World
+from rlvr_jax.types import REQUIRED, InvalidInput, Parameter, World, whole
 
 #: Cells that a grid may have; beyond this their indices alone no longer fit in memory.
 MOST_CELLS = 10**9
@@ -111,7 +111,8 @@ class Grid:
     def columns(self) -> Mapping[str, np.ndarray]:
         """The value of each parameter in each cell ``[cells]``.
 
-        Names are given by their position in `Parameter.choices`, schedules by their position in `schedules`.
+        Names are given by their position in `Parameter.choices`, schedules by their position in `schedules`, records
+        by their length.
         """
         columns = {}
         place = {value: i for i, value in enumerate(self.schedules)}
@@ -123,8 +124,10 @@ class Grid:
                 codes = np.array([parameter.choices.index(v) for v in values], np.int32)
             elif parameter.scheduled:
                 codes = np.array([place[v] for v in values], np.int32)
+            elif parameter.record and not isinstance(values[0], int):
+                codes = np.array([len(v) for v in values], np.int64)
             else:
-                codes = np.array(values, np.int64 if parameter.whole else np.float64)
+                codes = np.array(values, bool if parameter.flag else np.int64 if parameter.whole else np.float64)
             axis = next((i for i, axis in enumerate(self.axes) if name in axis.values), None)
             if axis is not None:
                 codes = codes.reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
@@ -142,7 +145,7 @@ class Grid:
         """The grid as JSON: equal grids have equal specs, however they were written."""
 
         def plain(value: Any) -> Any:
-            return value.canonical() if isinstance(value, NamedSchedule) else value
+            return value.canonical() if hasattr(value, "canonical") else value
 
         axes = {axis.dim: {name: [plain(v) for v in vs] for name, vs in axis.values.items()} for axis in self.axes}
         return {
@@ -239,13 +242,6 @@ def make_grid(
         keep=_keep(world, keep, {*taken, *(name for name in fixed)}, {axis.dim: axis for axis in axes}),
         precision=precision,
     )
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an int of at least ``least``, or a sentence that says what it must be."""
-    if isinstance(value, Integral) and not isinstance(value, bool | np.bool_) and value >= least:
-        return int(value)
-    raise InvalidInput(f"{name} is {value!r}; it must be a whole number at least {least}")
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -389,7 +385,15 @@ def _number(name: str, value: Any) -> float:
 
 
 def _value(parameter: Parameter, value: Any, where: str, steps: int, precision: str, on_axis: bool = False) -> Any:
-    """One value, checked, as a plain int, float, str or `NamedSchedule`."""
+    """One value, checked, as a plain bool, int, float, str, `NamedSchedule` or record."""
+    if parameter.flag:
+        if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
+            raise InvalidInput(f"{where} is {value!r}; it must be {parameter.allowed}")
+        return bool(value)
+    if parameter.record and not isinstance(value, Real):
+        if on_axis:
+            raise InvalidInput(f"{where} is {value!r}; along an axis it must be {parameter.allowed}")
+        return parameter.record(value, where)
     if parameter.choices:
         if not isinstance(value, str) or value not in parameter.choices:
             raise InvalidInput(f"{where} is {value!r}; {nearest(value, parameter.choices)}")

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlvr_jax.grid import Grid, make_grid, nearest, whole
+from rlvr_jax.grid import Grid, make_grid, nearest
 from rlvr_jax.shipped import folder
-from rlvr_jax.types import InvalidInput, World
+from rlvr_jax.types import InvalidInput, World, whole
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,6 +8,7 @@ evaluations, ``N`` items or steps of one call.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -36,6 +37,9 @@ class Parameter:
       least, above, most, below: Bounds; ``least`` and ``most`` are allowed values, ``above`` and ``below`` are not.
       scheduled: Whether it may be a schedule of the step.
       choices: The allowed names, for a parameter that is a name.
+      flag: Whether it is true or false.
+      record: Makes a data set with a length out of what was given, or raises `InvalidInput`; for a parameter that may
+        be fixed to one in place of a number. A record has ``canonical()``, its content as JSON.
     """
 
     name: str
@@ -49,10 +53,14 @@ class Parameter:
     below: float | None = None
     scheduled: bool = False
     choices: tuple[str, ...] = ()
+    flag: bool = False
+    record: Callable[[Any, str], Any] | None = None
 
     @property
     def allowed(self) -> str:
         """The allowed values in words."""
+        if self.flag:
+            return "true or false"
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         bounds = [
@@ -136,6 +144,15 @@ class World:
     work: Callable[[Columns], np.ndarray]
     row: Callable[[Columns], np.ndarray]
     state: Callable[[Columns], np.ndarray]
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """``value`` as an int from ``least`` to ``most``, or a sentence that says what it must be."""
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool | np.bool_) else None
+    if number is not None and number >= least and (most is None or number <= most):
+        return number
+    allowed = f"at least {least}" if most is None else f"from {least} to {most}"
+    raise InvalidInput(f"{name} is {value!r}; it must be a whole number {allowed}")
 
 
 def numbers(given: Any, name: str, allowed: str) -> np.ndarray:

@@ -10,8 +10,8 @@ import pytest
 import rlvr_jax
 
 MODULES = ["rlvr_jax", *(module.name for module in pkgutil.walk_packages(rlvr_jax.__path__, "rlvr_jax."))]
-DOCUMENTED = ["advantages", "bandit", "draws", "numerics", "results", "schedules", "store"]
-WITH_EXAMPLES = ["advantages", "bandit", "draws", "engine", "numerics", "results", "schedules"]
+DOCUMENTED = ["advantages", "bandit", "draws", "numerics", "results", "schedules", "store", "theory"]
+WITH_EXAMPLES = ["advantages", "bandit", "draws", "engine", "numerics", "results", "schedules", "theory"]
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])

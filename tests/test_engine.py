@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -14,25 +15,95 @@ from rlvr_jax.grid import make_grid
 from rlvr_jax.worlds import WORLDS, world
 
 METHODS = ["none", "learned", "rloo", "group", "grpo"]
-RATES = [0.05, 0.5, 2.0, 10.0]
-COMMON = {"steps": 60, "eval_every": 20, "hack_reward": 1.0, "prompts": 50, "train_fraction": 0.8}
 
 
-@pytest.fixture(scope="module")
-def whole():
-    """A grid in which every other one of these tests is contained: methods, masks, KL on and off."""
-    return rj.sweep(
-        "bandit",
-        {
-            "method": METHODS,
-            "lr": RATES,
+@dataclass(frozen=True)
+class Contract:
+    """What the tests of this file need of a world; one row of `CONTRACTS`.
+
+    Attributes:
+      common: Arguments of every sweep.
+      whole: Axes, besides `METHODS` and six seeds, of the grid in which the other grids are contained.
+      plain: Values of those axes where a grid does not say, as far as they are defaults.
+      cell: One cell of that grid, as axes besides ``method`` and ``seed``.
+      fewer: Another one, with masks.
+      masks: Sizes of which the smaller are masked, and a larger one.
+      number: An axis of numbers, two of its values in the whole grid, and where others lie.
+      few: ``whole`` where cutting the work is tested, with both group sizes.
+      narrow: `plan.CACHED` at which rows are 16 lanes wide.
+    """
+
+    common: dict
+    whole: dict
+    plain: dict
+    cell: dict
+    fewer: dict
+    larger: dict
+    number: tuple
+    few: dict
+    fixed: dict
+    narrow: int
+
+
+CONTRACTS = {
+    "bandit": Contract(
+        common={"steps": 60, "eval_every": 20, "hack_reward": 1.0, "prompts": 50, "train_fraction": 0.8},
+        whole={
+            "lr": [0.05, 0.5, 2.0, 10.0],
             "kl_coef": [0.0, 0.05],
             "group_size": [5, 8],
             "batch_size": [24, 32],
-            "seed": {"range": [0, 6]},
         },
-        **COMMON,
-    )
+        plain={"group_size": 8, "batch_size": 32, "kl_coef": 0.0},
+        cell={"lr": 0.5, "kl_coef": 0.05},
+        fewer={"lr": 2.0, "kl_coef": 0.05, "group_size": 5, "batch_size": 24},
+        larger={"group_size": [5, 8, 11]},
+        number=("lr", [10.0, 0.5], np.geomspace(0.01, 1, 150)),
+        few={"lr": [0.05, 0.5, 2.0, 10.0], "group_size": [5, 8], "kl_coef": [0.0, 0.05]},
+        fixed={"batch_size": 32},
+        narrow=2**13,
+    ),
+    "tool_use": Contract(
+        common={
+            **{"steps": 20, "eval_every": 5, "train_problems": 40, "test_problems": 30, "max_steps": 6},
+            **{"sft_examples": 10, "sft_epochs": 5, "initial_call_prob": 0.3},
+        },
+        whole={
+            "call_cost": [0.0, 0.02, 0.2],
+            "cold_start": [False, True],
+            "group_size": [5, 8],
+            "batch_size": [12, 16],
+        },
+        plain={"group_size": 8, "batch_size": 16, "cold_start": False},
+        cell={"call_cost": 0.02, "cold_start": True},
+        fewer={"call_cost": 0.2, "cold_start": True, "group_size": 5, "batch_size": 12},
+        larger={"group_size": [5, 8, 11]},
+        number=("call_cost", [0.2, 0.02], np.linspace(0.001, 0.4, 150)),
+        few={"call_cost": [0.0, 0.02, 0.2], "group_size": [5, 8], "cold_start": [False, True]},
+        fixed={"batch_size": 16},
+        narrow=2**11,
+    ),
+}
+
+
+def test_every_world_has_a_contract():
+    assert set(CONTRACTS) == set(WORLDS)
+
+
+@pytest.fixture(scope="module", params=CONTRACTS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def contract(name):
+    return CONTRACTS[name]
+
+
+@pytest.fixture(scope="module")
+def whole(name, contract):
+    """A grid in which every other one of these tests is contained: methods, masks, program variants on and off."""
+    return rj.sweep(name, {"method": METHODS, **contract.whole, "seed": {"range": [0, 6]}}, **contract.common)
 
 
 def assert_same(part, whole):
@@ -43,78 +114,87 @@ def assert_same(part, whole):
     assert np.isfinite(part["accuracy"]).all()
 
 
-PACKINGS = {
-    "one cell alone": ({}, {"method": "grpo", "lr": 0.5, "seed": 3, "kl_coef": 0.05}),
-    "one cell that was masked": (
-        {},
-        {"method": "learned", "lr": 2.0, "seed": 1, "kl_coef": 0.05, "group_size": 5, "batch_size": 24},
-    ),
-    "few lanes, seeds side by side": ({"method": METHODS, "seed": [5, 0, 2, *range(100, 150)]}, {"lr": 0.5}),
-    "one lane, seeds side by side, no KL": (
-        {"seed": [*range(300, 420), 4, 1]},
-        {"method": "rloo", "lr": 10.0, "kl_coef": 0.0},
-    ),
-    "another order and neighbours": (
-        {"seed": [5, 2], "lr": [*np.geomspace(0.01, 1, 150), 10.0, 0.5], "method": METHODS[::-1]},
-        {"kl_coef": 0.05},
-    ),
-    "a larger group beside it": ({"group_size": [5, 8, 11], "seed": [0, 3]}, {"method": "grpo", "lr": 0.5}),
-}
+def packed(contract):
+    """Grids by the way in which they pack cells of the whole one: axes and fixed values."""
+    number, values, others = contract.number
+    return {
+        "one cell alone": ({}, {"method": "grpo", "seed": 3, **contract.cell}),
+        "one cell that was masked": ({}, {"method": "learned", "seed": 1, **contract.fewer}),
+        "few lanes, seeds side by side": (
+            {"method": METHODS, "seed": [5, 0, 2, *range(100, 150)]},
+            {number: contract.cell[number]},
+        ),
+        "one lane, seeds side by side": ({"seed": [*range(300, 420), 4, 1]}, {"method": "rloo", number: values[0]}),
+        "another order and neighbours": (
+            {"seed": [5, 2], number: [*others.tolist(), *values], "method": METHODS[::-1]},
+            {name: value for name, value in contract.cell.items() if name != number},
+        ),
+        "a larger group beside it": (
+            {**contract.larger, "seed": [0, 3]},
+            {"method": "grpo", number: contract.cell[number]},
+        ),
+    }
 
 
-@pytest.mark.parametrize("name", PACKINGS)
-def test_a_cell_is_equal_to_the_bit_however_it_is_packed(name, whole):
-    parameters, fixed = PACKINGS[name]
-    part = rj.sweep("bandit", parameters, **{**COMMON, **fixed})
-    known = {"group_size": 8, "batch_size": 32, "kl_coef": 0.0, **fixed}
+@pytest.mark.parametrize("way", packed(CONTRACTS["bandit"]))
+def test_a_cell_is_equal_to_the_bit_however_it_is_packed(way, name, contract, whole):
+    parameters, fixed = packed(contract)[way]
+    part = rj.sweep(name, parameters, **{**contract.common, **fixed})
+    known = {**contract.plain, **fixed}
     for dim, coords in part.coords.items():
         if dim in parameters:
             part = part.sel({dim: [v for v in coords.values if v in whole[dim].values]})
             known[dim] = part[dim].values
-    layouts = {p.program.layout.seeds > 1 for p in make_plan_of(parameters, fixed)}
-    assert layouts == {"side by side" in name}
+    layouts = {p.program.layout.seeds > 1 for p in make_plan_of(name, parameters, fixed)}
+    assert layouts == {"side by side" in way}
     assert_same(part, whole.sel(known))
 
 
-def make_plan_of(parameters, fixed):
-    grid = make_grid(world("bandit"), parameters, **{**COMMON, **fixed})
+def make_plan_of(name, parameters, fixed):
+    grid = make_grid(world(name), parameters, **{**CONTRACTS[name].common, **fixed})
     return plan.make_plan(grid, len(jax.devices()))
 
 
 CUTS = {
-    "narrow chunks of lanes": ({"CACHED": 2**13}, lambda parts: [p.program.layout.width for p in parts] == [16]),
-    "time slices": ({"CALL_SECONDS": 1e-4}, lambda parts: len(parts[0].segments.begin) > 3),
-    "few items a call": ({"CALL_BYTES": 1}, lambda parts: parts[0].calls > 1),
-    "a program for each size": ({"LEAST_SHARE": 1.0}, lambda parts: len(parts) == 2),
+    "narrow chunks of lanes": (
+        lambda contract: {"CACHED": contract.narrow},
+        lambda parts: [p.program.layout.width for p in parts] == [16],
+    ),
+    "time slices": (lambda contract: {"CALL_SECONDS": 1e-4}, lambda parts: len(parts[0].segments.begin) > 3),
+    "few items a call": (lambda contract: {"CALL_BYTES": 1}, lambda parts: parts[0].calls > 1),
+    "a program for each size": (lambda contract: {"LEAST_SHARE": 1.0}, lambda parts: len(parts) == 2),
 }
 
 
-@pytest.mark.parametrize("name", CUTS)
-def test_cutting_the_work_changes_no_bit(name, whole, monkeypatch):
-    constants, holds = CUTS[name]
-    for constant, value in constants.items():
+@pytest.mark.parametrize("cut", CUTS)
+def test_cutting_the_work_changes_no_bit(cut, name, contract, whole, monkeypatch):
+    constants, holds = CUTS[cut]
+    for constant, value in constants(contract).items():
         monkeypatch.setattr(plan, constant, value)
-    parameters = {"method": METHODS, "lr": RATES, "group_size": [5, 8], "kl_coef": [0.0, 0.05], "seed": [1, 4, 5]}
-    fixed = {"batch_size": 32}
-    assert holds(make_plan_of(parameters, fixed))
-    part = rj.sweep("bandit", parameters, **COMMON, **fixed)
-    assert_same(part, whole.sel({"seed": [1, 4, 5], **fixed}))
+    parameters = {"method": METHODS, **contract.few, "seed": [1, 4, 5]}
+    assert holds(make_plan_of(name, parameters, contract.fixed))
+    part = rj.sweep(name, parameters, **contract.common, **contract.fixed)
+    assert_same(part, whole.sel({"seed": [1, 4, 5], **contract.fixed}))
 
 
 SCRIPT = """
-import hashlib, rlvr_jax as rj, jax
-out = rj.sweep("bandit", {"method": ["learned", "grpo"], "lr": [0.1, 1.0], "seed": {"range": [0, 5]}},
-               steps=40, prompts=60, kl_coef=0.02, hack_reward=0.5)
+import hashlib, sys, rlvr_jax as rj, jax
+world, number, values, common, fixed = eval(sys.argv[1])
+out = rj.sweep(world, {"method": ["learned", "grpo"], number: values, "seed": {"range": [0, 5]}}, **common, **fixed)
 digest = hashlib.sha256(b"".join(out[n].values.tobytes() for n in sorted(out.data_vars)))
 print(len(jax.devices()), digest.hexdigest())
 """
 
 
-def test_the_number_of_devices_changes_no_bit():
+def test_the_number_of_devices_changes_no_bit(name, contract):
+    number, values, _ = contract.number
+    rest = {key: value for key, value in contract.cell.items() if key != number}
+    arguments = repr((name, number, values, contract.common, rest))
     digests = set()
     for devices in (1, 2, 4):
         environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)}
-        done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+        command = [sys.executable, "-c", SCRIPT, arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         count, digest = done.stdout.split()
         assert int(count) == devices
@@ -132,24 +212,25 @@ def compilations():
     return seen
 
 
-def test_a_program_is_compiled_once(compilations, monkeypatch):
+def test_a_program_is_compiled_once(name, contract, compilations, monkeypatch):
     monkeypatch.setattr(plan, "CALL_SECONDS", 1e-3)
     built = []
     build = engine._compile
     monkeypatch.setattr(engine, "_compile", lambda *a: built.append(a) or build(*a))
-    arguments = {"method": ["rloo", "grpo"], "lr": [0.1, 0.2, 0.3], "seed": {"range": [0, 9]}}
-    options = {"steps": 37, "prompts": 41, "batch_size": 8}
-    assert sum(part.calls for part in plan.make_plan(make_grid(world("bandit"), arguments, **options), 2)) > 1
-    first = rj.sweep("bandit", arguments, **options)
+    number, values, _ = contract.number
+    arguments = {"method": ["rloo", "grpo"], number: [*values, 0.3], "seed": {"range": [0, 9]}}
+    options = {**contract.common, "steps": 37, "batch_size": 8}
+    assert sum(part.calls for part in plan.make_plan(make_grid(world(name), arguments, **options), 2)) > 1
+    first = rj.sweep(name, arguments, **options)
     assert len(built) == 1
     assert first.attrs["programs_compiled"] == 1
     compilations.clear()
-    other = {"method": ["rloo", "grpo"], "lr": [1.0, 2.0, 7.0], "seed": {"range": [20, 29]}}
-    second = rj.sweep("bandit", other, **options)
+    other = {"method": ["rloo", "grpo"], number: [0.1, 0.4, 0.7], "seed": {"range": [20, 29]}}
+    second = rj.sweep(name, other, **options)
     assert compilations == []
     assert second.attrs["programs_compiled"] == 0
     assert second.attrs["compile_seconds"] == 0
-    rj.sweep("bandit", other, **{**options, "batch_size": 9})
+    rj.sweep(name, other, **{**options, "batch_size": 9})
     assert compilations
 
 
@@ -195,27 +276,31 @@ def test_segments_end_at_every_evaluation():
             assert flat[-1] == steps
 
 
-def test_a_lane_that_goes_non_finite_is_frozen_and_named(whole):
+def test_a_lane_that_goes_non_finite_is_frozen_and_named(name, contract, whole):
     """lr 1e38 overflows; its neighbours in the same program do not notice."""
-    rates = [0.5, 1e38, 2.0]
-    fixed = {"method": "grpo", "kl_coef": 0.05, "group_size": 8, "batch_size": 32}
+    usual = contract.cell.get("lr", world(name).parameters["lr"].default)
+    rates = [usual, 1e38, 2.0]
+    fixed = {"method": "grpo", **contract.plain, **contract.cell}
+    fixed.pop("lr", None)
     with pytest.warns(RuntimeWarning, match=r"cells? went non-finite .* lr=1e\+38 seed=0 at step \d+"):
-        out = rj.sweep("bandit", {"lr": rates, "seed": [0, 1]}, **COMMON, **fixed)
+        out = rj.sweep(name, {"lr": rates, "seed": [0, 1]}, **contract.common, **fixed)
     assert (out["diverged_step"].sel({"lr": 1e38}) > 0).all()
     assert "lr=1e+38 seed=1" in out.attrs["diverged"]
-    for name, values in out.data_vars.items():
-        assert np.isfinite(values.sel({"lr": 1e38})).all() or name in ("zero_frac", "grad_norm"), name
+    undefined = {"zero_frac", "grad_norm", "equal_outcome_frac", "push_equal", "push_mixed"}  # at step 0
+    for metric, values in out.data_vars.items():
+        assert np.isfinite(values.sel({"lr": 1e38})).all() or metric in undefined, metric
     after = out.sel({"lr": 1e38, "seed": 0})
     late = after["step"].values[after["step"].values > int(after["diverged_step"])]
     assert len(np.unique(after["accuracy"].sel({"step": late}))) == 1  # frozen
-    kept = out.sel({"lr": [0.5, 2.0]})
+    kept = out.sel({"lr": [usual]})
     del kept.attrs["diverged"]
-    assert_same(kept, whole.sel({"lr": [0.5, 2.0], "seed": [0, 1], **fixed}))
+    same = whole.sel({"seed": [0, 1], **fixed})
+    assert_same(kept, same.sel({"lr": [usual]}) if "lr" in whole.dims else same.expand_dims({"lr": [usual]}))
 
 
-def test_an_injected_nan_stays_in_its_lane():
+def test_an_injected_nan_stays_in_its_lane(name, contract):
     """A NaN learning rate, which no grid lets through, reaches the program all the same."""
-    grid = make_grid(world("bandit"), {"lr": [0.5, 1.0, 2.0]}, method="rloo", steps=20, prompts=50)
+    grid = make_grid(world(name), {"lr": [0.5, 1.0, 2.0]}, method="rloo", **contract.common)
     (part,) = plan.make_plan(grid, 1)
     work = part.work(grid)
     devices = jax.devices()[:1]
@@ -230,8 +315,8 @@ def test_an_injected_nan_stays_in_its_lane():
     assert hurt.finals["diverged_step"][0, 1] == 1
     assert (hurt.finals["diverged_step"][0, [0, 2]] == -1).all()
     assert np.isfinite(hurt.metrics["accuracy"]).all()
-    for name, values in clean.metrics.items():
-        np.testing.assert_array_equal(values[..., [0, 2]], hurt.metrics[name][..., [0, 2]], err_msg=name)
+    for metric, values in clean.metrics.items():
+        np.testing.assert_array_equal(values[..., [0, 2]], hurt.metrics[metric][..., [0, 2]], err_msg=metric)
     assert (hurt.metrics["accuracy"][0, :, 1] == hurt.metrics["accuracy"][0, 0, 1]).all()
 
 
