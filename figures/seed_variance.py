@@ -178,7 +178,8 @@ def _draw_width(parent: SubFigure, width: xr.DataArray, looks: Mapping[str, plot
         line = {key: value for key, value in look.line().items() if key != "first_mark"}
         axes.plot(SIZES, width.sel({"method": name}), markeredgecolor="white", **line)
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    if (width > 0).any():  # seeds that do not differ have no place on a log axis
+        axes.set_yscale("log")
     axes.set_xticks(SIZES)
     _plain_numbers(axes)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -36,7 +36,7 @@ WRONG = [
     ),
     (
         ["run", "missing.toml"],
-        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are baselines, hacking, learning_rate, pass_at_k, repaired_verifier, seed_variance, variance_sources, zero_signal",
+        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are {shipped}",
     ),
     (["run", "."], ". is a folder; give a spec file or the name of a shipped spec"),
     (["run", "good.toml", "extra"], "unrecognized options: extra"),
@@ -134,6 +134,7 @@ def test_a_wrong_command_line_gets_its_sentence(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     sentence = sentence.replace("{zero_signal}", str(spec.shipped()["zero_signal"]))
+    sentence = sentence.replace("{shipped}", ", ".join(spec.shipped()))
     assert (out, err) == ("", f"rlvr-jax: {sentence}\n")
 
 

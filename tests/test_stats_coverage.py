@@ -109,12 +109,11 @@ def test_the_studys_own_coverage_is_that_of_the_table() -> None:
     np.testing.assert_array_equal(student.estimate, stats.interval_coverage(seeds, [5, 20], trials=2000).estimate)
 
 
-def test_cells_have_their_own_width_and_no_coverage_with_a_missing_seed() -> None:
-    seeds = np.random.default_rng(7).normal(size=(2, 300))
-    seeds[1, 0] = np.nan
-    result = stats.interval_coverage(seeds, [5], trials=100)
-    assert np.isfinite(result.estimate.values[0]).all()
-    assert np.isnan([result[name].values[1] for name in ("estimate", "low", "high", "width")]).all()
-    wider = stats.interval_coverage(seeds[0] * [[1.0], [3.0]], [5], trials=100)
-    np.testing.assert_allclose(wider.width.values[1], 3 * wider.width.values[0])
-    assert result.n.values.tolist() == [[100], [0]]
+def test_cells_have_their_own_width_and_missing_seeds_do_not_count() -> None:
+    seeds = np.random.default_rng(7).normal(size=300)
+    part = np.concatenate([seeds[:200], np.full(100, np.nan)])
+    result = stats.interval_coverage([seeds, 3 * seeds, part, np.full(300, np.nan)], [5], trials=100)
+    np.testing.assert_allclose(result.width.values[1], 3 * result.width.values[0])
+    assert result.estimate.values[2] == stats.interval_coverage(seeds[:200], [5], trials=100).estimate.item()
+    assert np.isnan([result[name].values[3] for name in ("estimate", "low", "high", "width")]).all()
+    assert result.n.values.tolist() == [[100], [100], [100], [0]]

@@ -32,16 +32,16 @@ def interval_coverage(
     had been run, and asks whether the interval of `mean` contains the mean of all.
 
     Args:
-        values: as in `mean`, with many replicates; cells with a missing one are NaN.
+        values: as in `mean`, with many replicates.
         sizes: numbers of seeds, at least 2 each.
-        over, axis, level, resamples, seed: as in `mean`; all cells share the drawn seeds.
+        over, axis, level, resamples, seed: as in `mean`; cells without missing replicates share the drawn seeds.
         method: of the interval.
         trials: how many times n seeds are drawn.
 
     Returns:
         ``estimate``, the share of trials whose interval holds the mean, with ``low`` and ``high``, its own 95 %
         Clopper-Pearson interval; ``width``, the mean width of the interval in the units of the values; and ``n``, the
-        number of trials; with the dimension ``seeds`` last.
+        number of trials; with the dimension ``seeds`` last. NaN for a cell without a value.
 
     Raises:
         InvalidInput: an argument that cannot be meant.
@@ -58,14 +58,15 @@ def interval_coverage(
         raise InvalidInput(f"sizes is {sizes!r}; it must be whole numbers at least 2")
     if trials < 1:
         raise InvalidInput(f"trials is {trials!r}; it must be a whole number at least 1")
-    truth = np.where(cells.n == cells.values.shape[1], moments(cells.values)[1], np.nan)
+    count, truth, _ = moments(cells.values)
     entropy = entropy_of(seed)
     held, width = (np.full((len(truth), len(wanted)), np.nan) for _ in range(2))
     for i, n in enumerate(wanted):
-        generator = np.random.default_rng([entropy, n])
-        places = generator.integers(0, cells.values.shape[1], (trials, n))
-        for row in np.flatnonzero(np.isfinite(truth)):
-            bounds, _ = mean_bounds(cells.values[row][places], level, method, resamples, entropy)
+        uniform = np.random.default_rng([entropy, n]).random((trials, n))
+        for row in np.flatnonzero(count > 0):
+            present = cells.values[row][np.isfinite(cells.values[row])]
+            drawn = present[(uniform * count[row]).astype(int)]
+            bounds, _ = mean_bounds(drawn, level, method, resamples, entropy)
             held[row, i] = ((bounds.low <= truth[row]) & (truth[row] <= bounds.high)).sum()
             width[row, i] = (bounds.high - bounds.low).mean()
     known = np.isfinite(held)
