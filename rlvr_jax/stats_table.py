@@ -19,6 +19,9 @@ from rlvr_jax.types import InvalidInput
 #: The share of the seeds that "worst" means.
 WORST = 0.1
 
+#: From so many on, at least nine in ten of the intervals of sd hold the truth; see `rlvr_jax.stats`.
+ENOUGH = 50
+
 HEADS = {"mean": "mean", "iqm": "IQM", "sd": "sd", "worst": f"worst {100 * WORST:g} %", "collapsed": "collapsed"}
 
 
@@ -175,6 +178,11 @@ def _cell_table(final: xr.DataArray, cells: dict[str, xr.Dataset]) -> list[str]:
         f"[ ]: {100 * mean['level']:g} % intervals; for the mean: {mean['method']}; for the others: {iqm['method']}, "
         f"{iqm['resamples']} resamples that all cells share.",
     ]
+    if 1 < n.max() < ENOUGH:
+        lines.append(
+            "With so few, the intervals of sd and worst 10 % are too narrow: at n = 20, .86 and .57 of them hold the "
+            "truth of normal values."
+        )
     if "collapsed" in cells:
         of = cells["collapsed"].attrs
         lines.append(f"collapsed: {of['statistic']}, with the {of['method']} interval.")

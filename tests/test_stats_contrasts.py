@@ -69,6 +69,8 @@ def test_pairs_are_matched_by_label_and_other_dimensions_by_name() -> None:
     assert stats.paired_difference(x, grid).estimate.dims == ("lr",)
     with pytest.raises(InvalidInput, match="x and y have no seed in common"):
         stats.paired_difference(x.isel(seed=slice(10)), y.isel(seed=slice(10, None)))
+    with pytest.raises(InvalidInput, match="x and y have no lr in common"):
+        stats.paired_difference(grid.isel(lr=[0]), grid.isel(lr=[1]))
     with pytest.raises(InvalidInput, match="two plain arrays of one shape, or two labelled ones"):
         stats.paired_difference(X, Y[:5])
 
@@ -89,7 +91,7 @@ def test_contrasts_of_statistics_resample_both_sides_together(statistic: str) ->
 def test_a_missing_run_takes_its_pair_along() -> None:
     x, y = np.array([X, X]), np.array([Y, Y])
     x[0, 3] = y[0, 8] = np.nan
-    x[1] = np.nan
+    x[1], y[1] = np.inf, np.inf
     kept = np.delete(np.arange(30), [3, 8])
     for compare in (stats.paired_difference, stats.probability_of_improvement, stats.variance_ratio):
         result, alone = compare(x, y), compare(X[kept], Y[kept])

@@ -39,7 +39,7 @@ def test_every_cell_has_a_row_with_its_intervals(
     head, names, *rows = printed(capsys, "--collapse", "0.92")
     assert head == "accuracy at step 600 over seed."
     assert re.split(r"  +", names) == ["method", "reward_offset", "n", "mean", "IQM", "sd", "worst 10 %", "collapsed"]
-    assert len(rows) == 12
+    assert len(rows) == 13
     final = held["results"]["accuracy"].isel(step=-1)
     cell = final.sel({"method": "grpo", "reward_offset": 1.0})
     method, offset, n, *columns = re.split(r"  +", rows[9])
@@ -52,10 +52,11 @@ def test_every_cell_has_a_row_with_its_intervals(
         assert numbers(column) == pytest.approx(wanted, abs=0.5 * half)
         decimals = {len(number.partition(".")[2]) for number in re.findall(r"[\d.]+", column)}
         assert decimals in ({2}, {3}, {4})  # rounded to the uncertainty, all three alike
-    assert rows[-2] == (
+    assert rows[-3] == (
         "[ ]: 95 % intervals; for the mean: percentile bootstrap; for the others: percentile bootstrap, 2000 resamples "
         "that all cells share."
     )
+    assert rows[-2].startswith("With so few, the intervals of sd and worst 10 % are too narrow")
     assert rows[-1] == "collapsed: share below 0.92, with the Clopper-Pearson interval."
 
 
@@ -99,7 +100,7 @@ def test_json_holds_the_same_unrounded(held: dict[str, xr.Dataset], capsys: pyte
     assert (lost["cell"], lost["n"], lost["estimate"], lost["p_holm"]) == ({"reward_offset": 0.0}, 0, None, None)
     assert (kept["a"], kept["b"], kept["along"], kept["n"]) == ("grpo", "none", "method", 24)
     assert kept["p_holm"] == kept["p_value"]  # one test was made
-    assert len(printed(capsys)) == 2 + 9 + 1  # and it has no row
+    assert len(printed(capsys)) == 2 + 9 + 2  # and it has no row
 
 
 def test_each_seed_is_averaged_over_what_does_not_tell_cells_apart(
@@ -108,10 +109,12 @@ def test_each_seed_is_averaged_over_what_does_not_tell_cells_apart(
     held["results"]["accuracy"][4, 1, 0] = np.nan
     head, _, *rows = printed(capsys, "--by", "method")
     assert head == "accuracy at step 600 over seed, each seed averaged over reward_offset first."
-    assert [row.split()[:2] for row in rows[:-1]] == [[method, "24"] for method in METHODS[:-1]] + [["grpo", "23"]]
+    assert [row.split()[:2] for row in rows[:-2]] == [[method, "24"] for method in METHODS[:-1]] + [["grpo", "23"]]
     over = printed(capsys, "--over", "reward_offset", "--by", "method")
     assert over[0] == "accuracy at step 600 over reward_offset, each reward_offset averaged over seed first."
-    assert "for the mean: t;" in over[-1]
+    assert "for the mean: t;" in over[-2]
+    held["results"] = results({"method": ["rloo"], "seed": range(50)})
+    assert not any("too narrow" in line for line in printed(capsys))
 
 
 def test_one_seed_has_no_interval_and_a_metric_without_steps_is_final(
@@ -135,7 +138,7 @@ def test_a_contrast_of_tied_parameters_and_of_numbers_however_they_are_written(
     held["results"] = tied.assign_coords(lr_h=("run", [0.5, 0.05]))
     for contrast in ("kl_coef=0.10:0", "0.1:0"):
         lines = printed(capsys, "--contrast", contrast)
-        assert lines[7].startswith("kl_coef 0.1 - 0  6  ")
+        assert lines[8].startswith("kl_coef 0.1 - 0  6  ")
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,11 @@ def paired_difference(
         test = {"p_value": _t_test(difference)}
     else:
         part = _STATISTICS[statistic]
-        bounds = bootstrap(
-            lambda counts, a, b: part(counts, a) - part(counts, b),
-            *(one.values, two.values),
-            **{"level": level, "resamples": resamples, "seed": seed},
-        )
+
+        def contrast(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return part(counts, a) - part(counts, b)
+
+        bounds = bootstrap(contrast, one.values, two.values, level=level, resamples=resamples, seed=seed)
         named, test = BOOTSTRAP, {}
     columns = {**bounds.columns(), **_gain(one.values, two.values, difference), **test}
     return one.dataset(columns, statistic=f"paired difference of {statistic}", **attributes(named, level, resamples))

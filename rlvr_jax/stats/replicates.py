@@ -82,8 +82,9 @@ def pairs_of(x: Values, y: Values, over: str, axis: int = -1) -> tuple[Cells, Ce
         both = first - second  # matches labels and drops what x and y do not share
     except ValueError as error:
         raise InvalidInput(f"x and y cannot be paired: {str(error).splitlines()[0]}") from None
-    if both.size == 0 and first.size and second.size:
-        raise InvalidInput(f"x and y have no {over} in common, so there are no pairs")
+    apart = [dim for dim, size in both.sizes.items() if size == 0 and 0 not in (first.size, second.size)]
+    if apart:
+        raise InvalidInput(f"x and y have no {apart[0]} in common, so there are no pairs")
     first, second, both = xr.align(*xr.broadcast(first, second), both, join="inner", copy=False)
     frame = both.isel({over: 0}, drop=True)
     rows = [_rows(side.transpose(*both.dims), over).values for side in (first, second)]
@@ -101,11 +102,17 @@ def _labelled(values: Values, over: str, axis: int, name: str) -> tuple[xr.DataA
             raise InvalidInput(f"over is {over!r}; it must be a dimension of {name}, which has {dims}")
         if values.dtype.kind not in "biuf":
             raise InvalidInput(f"{name} holds {values.dtype}; it must hold numbers")
-        return values.astype(np.float64), over
+        return _finite(values), over
     array = numbers(values, name, "numbers, as an array or labelled")
     if not isinstance(axis, int | np.integer) or not -array.ndim <= axis < array.ndim:
         raise InvalidInput(f"axis is {axis!r}; it must be an axis of {name}, whose shape is {array.shape}")
-    return xr.DataArray(array), f"dim_{axis % array.ndim}"
+    return _finite(xr.DataArray(array)), f"dim_{axis % array.ndim}"
+
+
+def _finite(values: xr.DataArray) -> xr.DataArray:
+    """The values as float64, NaN where they are infinite."""
+    values = values.astype(np.float64)
+    return values.where(xr.apply_ufunc(np.isfinite, values, dask="allowed"))
 
 
 def _gathered(metrics: xr.Dataset) -> xr.DataArray:
@@ -120,8 +127,7 @@ def _rows(labelled: xr.DataArray, over: str) -> Cells:
     moved = labelled.transpose(..., over)
     if moved.shape[-1] == 0:
         raise InvalidInput(f"values have no {over} at all; at least one is needed")
-    values = np.array(moved.values).reshape(-1, moved.shape[-1])
-    values[~np.isfinite(values)] = np.nan
+    values = moved.values.reshape(-1, moved.shape[-1])
     frame = xr.DataArray(
         np.zeros(moved.shape[:-1]), {n: c for n, c in moved.coords.items() if over not in c.dims}, moved.dims[:-1]
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -61,15 +62,13 @@ def variance_components(
     sources = [over] if isinstance(over, str) else list(over)
     if not is_labelled(values):
         raise InvalidInput("values is a plain array; variance components need labelled values")
-    stacked = cells_of(values, sources[0]).frame if sources else None
-    dims = [] if stacked is None else [sources[0], *map(str, stacked.dims)]
-    for name in sources:
-        if name not in dims or values.sizes[name] < 2:
-            raise InvalidInput(f"over has {name!r}; each source must be a dimension of values with at least 2 values")
     if len(sources) < 2 or len(set(sources)) < len(sources):
         raise InvalidInput(f"over is {over!r}; it must be two or more different dimensions")
+    for name in sources:
+        if values.sizes.get(name, 1) < 2:
+            raise InvalidInput(f"over has {name!r}; each source must be a dimension of values with at least 2 values")
     sizes = [values.sizes[name] for name in sources]
-    cells = cells_of(_stacked(values, sources), "run")
+    cells = cells_of(values.stack(run=sources, create_index=False), "run")
     runs = cells.values.reshape(len(cells.values), *sizes)
 
     sets = [s for size in range(1, len(sources) + 1) for s in combinations(range(len(sources)), size)]
@@ -84,26 +83,22 @@ def variance_components(
     ends = [(1 - level) / 2, (1 + level) / 2]
     (low, high), (share_low, share_high) = (np.quantile(drawn, ends, axis=1) for drawn in (solutions, parts))
     columns = {
-        **{"estimate": estimate, "low": low, "high": high},
+        "estimate": estimate,
+        "low": low,
+        "high": high,
         "share": estimate / _positive(estimate.sum(-1, keepdims=True)),
-        **{"share_low": share_low, "share_high": share_high},
+        "share_low": share_low,
+        "share_high": share_high,
     }
-    names = [" x ".join(sources[i] for i in s) for s in sets]
     shape, dims = (*cells.frame.shape, len(sets)), (*cells.frame.dims, "source")
+    variables: dict[str, Any] = {name: (dims, column.reshape(shape)) for name, column in columns.items()}
+    variables["n"] = (cells.frame.dims, cells.n.reshape(cells.frame.shape))
+    made = {"statistic": "variance components", "method": "generalised confidence interval", "level": level}
     return xr.Dataset(
-        {name: (dims, column.reshape(shape)) for name, column in columns.items()}
-        | {"n": (cells.frame.dims, cells.n.reshape(cells.frame.shape))},
-        {**cells.frame.coords, "source": names},
-        {
-            "statistic": "variance components",
-            **{"method": "generalised confidence interval", "level": level, "draws": draws},
-            "over": ", ".join(sources),
-        },
+        variables,
+        {**cells.frame.coords, "source": [" x ".join(sources[i] for i in s) for s in sets]},
+        {**made, "draws": draws, "over": ", ".join(sources)},
     )
-
-
-def _stacked(values: xr.DataArray | xr.Dataset, sources: list[str]) -> xr.DataArray | xr.Dataset:
-    return values.stack(run=sources, create_index=False)
 
 
 def _positive(total: np.ndarray) -> np.ndarray:
