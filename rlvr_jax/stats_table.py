@@ -13,7 +13,7 @@ import xarray as xr
 
 from rlvr_jax import stats
 from rlvr_jax.store import open_store
-from rlvr_jax.table import MOST_DECIMALS, aligned, decimals, labels_along, text_of, values_at
+from rlvr_jax.table import MOST_DECIMALS, MOST_ROWS, aligned, decimals, labels_along, text_of, values_at
 from rlvr_jax.types import InvalidInput
 
 #: The share of the seeds that "worst" means.
@@ -174,7 +174,7 @@ def _cell_table(final: xr.DataArray, cells: dict[str, xr.Dataset]) -> list[str]:
             rows.append([*values_at(labelled, at), str(int(n[at])), *intervals])
     mean, iqm = cells["mean"].attrs, cells["iqm"].attrs
     lines = [
-        *aligned(rows, left=len(names)),
+        *_cut(rows, left=len(names)),
         f"[ ]: {100 * mean['level']:g} % intervals; for the mean: {mean['method']}; for the others: {iqm['method']}, "
         f"{iqm['resamples']} resamples that all cells share.",
     ]
@@ -210,12 +210,19 @@ def _contrast_table(final: xr.DataArray, contrasts: list[Contrast]) -> list[str]
             rows.append([*labels, str(int(cell["n"])), *drawn])
     tests, of = len(rows) - 1, contrasts[0].result.attrs
     return [
-        *aligned(rows, left=1 + len(names)),
+        *_cut(rows, left=1 + len(names)),
         f"difference: A - B in pairs of the same {of['over']}; {of['method']}; each interval for itself at "
         f"{100 * of['level']:g} %. P(A better): over all pairs of runs, ties half.",
         "rho: correlation of the pairs. gain: how many times as many independent runs the same interval would take.",
         f"p: paired t-test; adjusted by Holm for {tests} {'test' if tests == 1 else 'tests'}.",
     ]
+
+
+def _cut(rows: list[list[str]], left: int) -> list[str]:
+    """The rows as lines, as many as are read."""
+    left_out = len(rows) - 1 - MOST_ROWS
+    more = [f"... and {left_out:,} more rows: --by takes fewer cells, --json gives all."] if left_out > 0 else []
+    return [*aligned(rows[: MOST_ROWS + 1], left), *more]
 
 
 def _interval(cell: xr.Dataset, prefix: str = "") -> str:

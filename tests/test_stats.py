@@ -219,6 +219,7 @@ def test_intervals_of_ties_are_finite_and_ordered(values: list[float], name: str
         (lambda: stats.mean([1.0, 2.0], method="bca"), "method is 'bca'; it must be 'auto', 't' or 'bootstrap'"),
         (lambda: stats.iqm([1.0, 2.0], resamples=38), "resamples is 38; level 0.95 needs a whole number at least 39"),
         (lambda: stats.iqm([1.0, 2.0], seed=-1), "seed is -1; it must be a whole number at least 0 or a numpy"),
+        (lambda: stats.mean([1.0, 2.0], seed=0.5), "seed is 0.5; it must be a whole number at least 0 or a numpy"),
         (lambda: stats.quantiles([1.0, 2.0], [1.5]), "q is [1.5]; it must be numbers from 0 to 1"),
         (lambda: stats.cvar([1.0, 2.0], share=0.0), "share is 0.0; it must be above 0 and at most 1"),
         (lambda: stats.cvar([1.0, 2.0], tail="left"), "tail is 'left'; it must be 'low' or 'high'"),

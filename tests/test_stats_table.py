@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from synthetic_results import METHODS, results
 
 from rlvr_jax import stats
 from rlvr_jax.cli import main
+from rlvr_jax.store import open_store
 
 AXES = {"method": METHODS, "reward_offset": [0.0, 1.0], "seed": range(24)}
 
@@ -180,3 +182,26 @@ def test_a_contrast_that_may_mean_two_dimensions_is_asked_back(
 def test_a_path_without_results_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats", "missing.zarr"]) == 2
     assert "missing.zarr" in capsys.readouterr().err
+
+
+def test_a_long_table_is_cut_and_says_so(held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]) -> None:
+    held["results"] = results({"method": ["rloo", "grpo"], "lr": np.linspace(0.1, 2.0, 101), "seed": range(2)})
+    lines = printed(capsys)
+    assert lines[202] == "... and 2 more rows: --by takes fewer cells, --json gives all."
+    assert len(json.loads("\n".join(printed(capsys, "--json")))["cells"]) == 202
+
+
+def test_a_run_is_summarised_from_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text('world = "bandit"\nsteps = 20\nlr = 0.5\n[parameters]\nmethod = ["none", "rloo"]\n')
+    assert main(["run", "small.toml", "--seeds", "3", "--no-figures"]) == 0
+    capsys.readouterr()
+    assert main(["stats", "results/small.zarr", "--contrast", "rloo:none", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    accuracy = open_store("results/small.zarr")["accuracy"].isel(step=-1)
+    wanted = stats.paired_difference(accuracy.sel({"method": "rloo"}), accuracy.sel({"method": "none"}))
+    (contrast,) = found["contrasts"]
+    assert contrast["estimate"] == pytest.approx(wanted.estimate.item(), rel=1e-12)
+    assert [cell["mean"]["n"] for cell in found["cells"]] == [3, 3]

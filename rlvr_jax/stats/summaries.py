@@ -95,10 +95,11 @@ def mean_bounds(rows: np.ndarray, level: float, method: MeanMethod, resamples: i
     """Return the mean of each row ``[cells, n]`` with its interval, and the name of the method."""
     if method not in ("auto", "t", "bootstrap"):
         raise InvalidInput(f"method is {method!r}; it must be 'auto', 't' or 'bootstrap'")
+    entropy = entropy_of(seed)  # whichever method: a generator moves on alike
     few = np.isfinite(rows).sum(1) < (FEW if method == "auto" else 0)
     if method == "t" or (method == "auto" and few.all()):
         return t_bounds(rows, level), STUDENT
-    drawn = bootstrap(mean_of, rows, level=level, resamples=resamples, seed=seed)
+    drawn = bootstrap(mean_of, rows, level=level, resamples=resamples, seed=entropy)
     if not few.any():
         return drawn, BOOTSTRAP
     student = t_bounds(rows, level)
