@@ -47,13 +47,19 @@ def summarise(
     as_json: bool,
 ) -> str:
     """Return the text that `rlvr_jax.stats_command.Stats` prints; see there for the arguments."""
-    final, averaged = _values(open_store(store), metric, over, by, step)
+    results = open_store(store)
+    final, averaged = _values(results, metric, over, by, step)
+    diverged = int((results["diverged_step"] >= 0).sum()) if "diverged_step" in results else 0
     cells, compared = _cells(final, over, collapse), _compared(final, over, contrasts)
     if as_json:
-        return json.dumps(_report(final, metric, over, averaged, cells, compared), indent=2, allow_nan=False)
+        report = _report(final, metric, over, averaged, cells, compared)
+        return json.dumps({**report, "diverged_runs": diverged}, indent=2, allow_nan=False)
     at = f" at step {int(final['step'])}" if "step" in final.coords else ""
     first = f", each {over} averaged over {', '.join(averaged)} first" if averaged else ""
     lines = [f"{metric}{at} over {over}{first}.", *_cell_table(final, cells)]
+    if diverged:
+        runs = f"{diverged} of {results['diverged_step'].size} runs of these results"
+        lines.append(f"Diverged: {runs}; they count with the values at which they were frozen.")
     return "\n".join([*lines, "", *_contrast_table(final, compared)] if compared else lines)
 
 
@@ -124,8 +130,6 @@ def _sides(final: xr.DataArray, over: str, contrast: str) -> tuple[str, str, str
     named = re.fullmatch(r"(?:(\w+)=)?([^:]+):([^:]+)", contrast)
     if named is None:
         raise InvalidInput(f"--contrast {contrast}: write A:B or NAME=A:B, such as grpo:rloo or lr=0.5:0.1")
-    if named[2] == named[3]:
-        raise InvalidInput(f"--contrast {contrast}: both sides are the same")
     names = [name for dim in final.dims if dim != over for name in labels_along(final.to_dataset(name="_"), str(dim))]
     names = [name for name in names if name in final.coords and named[1] in (None, name)]
     if not names:
@@ -135,6 +139,8 @@ def _sides(final: xr.DataArray, over: str, contrast: str) -> tuple[str, str, str
         sides = [_among(final[name].values, side) for side in named.groups()[1:]]
         if None not in sides:
             pairs.append((name, *sides))
+            if sides[0] == sides[1]:
+                raise InvalidInput(f"--contrast {contrast}: both sides are {name}={sides[0]}")
     if not pairs:
         held = "; ".join(f"{name} has {', '.join(map(text_of, final[name].values))}" for name in names)
         raise InvalidInput(f"--contrast {contrast}: no dimension has both values; {held}")

@@ -157,7 +157,8 @@ def test_a_contrast_of_tied_parameters_and_of_numbers_however_they_are_written(
             "no dimension has both values; method has none, learned, rloo, group, grpo; reward",
         ),
         (["--contrast", "lr=0:1"], "--contrast lr=0:1: lr does not tell cells apart here"),
-        (["--contrast", "rloo:rloo"], "--contrast rloo:rloo: both sides are the same"),
+        (["--contrast", "rloo:rloo"], "--contrast rloo:rloo: both sides are method=rloo"),
+        (["--contrast", "1:1.0"], "--contrast 1:1.0: both sides are reward_offset=1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_sentence(
@@ -205,3 +206,11 @@ def test_a_run_is_summarised_from_its_store(
     (contrast,) = found["contrasts"]
     assert contrast["estimate"] == pytest.approx(wanted.estimate.item(), rel=1e-12)
     assert [cell["mean"]["n"] for cell in found["cells"]] == [3, 3]
+
+
+def test_diverged_runs_are_counted(held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads("\n".join(printed(capsys, "--json")))["diverged_runs"] == 0
+    held["results"]["diverged_step"][0, 1, :3] = 12
+    sentence = "Diverged: 3 of 240 runs of these results; they count with the values at which they were frozen."
+    assert printed(capsys)[-1] == sentence
+    assert json.loads("\n".join(printed(capsys, "--json")))["diverged_runs"] == 3
