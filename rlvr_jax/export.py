@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from rlvr_jax import files
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def summary(results: xr.Dataset, over: str = "seed") -> "pd.DataFrame":
     columns = {}
     for name, values in final.data_vars.items():
         if name != "diverged_step" and set(values.dims) <= axes:
-            interval = t_interval(values, over)
-            columns |= {f"{name}_{what}": interval[what] for what in ("mean", "sd", "half_width", "n")}
+            found = printed_mean(values, over)
+            named = {"mean": "estimate", "sd": "sd", "half_width": "half_width", "n": "n"}
+            columns |= {f"{name}_{key}": found[column] for key, column in named.items()}
     if not columns:
         raise InvalidInput("these results hold no metric that fits into a summary; write them as .nc")
     table = xr.Dataset(columns)

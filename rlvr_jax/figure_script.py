@@ -5,7 +5,7 @@ A script states in ``NEEDS`` what it draws::
     NEEDS = {"dims": ("method", "step"), "panels": ("reward_offset",), "variables": ("accuracy",)}
 
 ``dims`` must be there, ``panels`` are drawn if they are swept, ``seed`` is averaged over, and every other
-dimension must be down to one value.
+dimension must be down to one value. Along the dimensions named by ``many``, at least 200 values must be there.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import xarray as xr
 
 from rlvr_jax import plots
 from rlvr_jax.types import InvalidInput
+
+#: Values along a dimension that stand for a distribution.
+MANY = 200
 
 Needs = Mapping[str, tuple[str, ...]]
 
@@ -46,6 +49,10 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
     drawn = [*needs["dims"], *panels]
     for name in drawn:
         dataset = _as_dimension(dataset, name, drawn)
+    for name in needs.get("many", ()):
+        if dataset.sizes.get(name, 1) < MANY:
+            few = dataset.sizes.get(name, 1)
+            raise InvalidInput(f"the figure needs at least {MANY} values of {name}, and these results have {few}")
     others = [str(dim) for dim in dataset.dims if dim not in {*drawn, "seed"}]
     for dim in others:
         if dataset.sizes[dim] > 1:
