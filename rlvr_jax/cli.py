@@ -25,6 +25,8 @@ import tyro
 from rlvr_jax import spec as specs
 from rlvr_jax import store_commands
 from rlvr_jax.grid import nearest
+from rlvr_jax.options import Assignments, Count, Flag, Size, SpecName, changed, counted
+from rlvr_jax.plan_command import Plan
 from rlvr_jax.stats_command import Stats
 from rlvr_jax.types import InvalidInput
 
@@ -41,48 +43,6 @@ MOST_ROWS = 1000
 
 #: Exit codes: something that was asked for failed, a user's mistake, and a stop with Ctrl-C.
 FAILED, MISTAKE, STOPPED = 1, 2, 130
-
-
-def _whole(text: list[str]) -> int:
-    if re.fullmatch(r"\d{1,9}", text[0]) and int(text[0]) > 0:
-        return int(text[0])
-    raise ValueError(f"{text[0]!r} is no whole number at least 1")
-
-
-#: A whole number that may be left out.
-Count = Annotated[
-    int | None,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="N",
-        instance_from_str=_whole,
-        is_instance=lambda x: x is None or isinstance(x, int),
-        str_from_instance=lambda x: ["as in the spec" if x is None else str(x)],
-    ),
-]
-Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")]
-SpecName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SPEC")]
-Flag = tyro.conf.FlagCreatePairsOff[bool]
-
-
-def _size(text: list[str]) -> int:
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) *([kMGT]?B)", text[0])
-    if found and float(found[1]) > 0:
-        return int(float(found[1]) * 1000 ** "BkMGT".index(found[2][0]))
-    raise ValueError(f"{text[0]!r} is no size; write for example 4GB or 512MB")
-
-
-#: Bytes that may be left out.
-Size = Annotated[
-    int | None,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="SIZE",
-        instance_from_str=_size,
-        is_instance=lambda x: x is None or isinstance(x, int),
-        str_from_instance=lambda x: ["half of what is free" if x is None else str(x)],
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -119,7 +79,7 @@ class Run:
     """Print events as lines of JSON in place of the table: start, progress, task, failed, end, figure."""
 
     def run(self) -> int:
-        spec = _changed(self.spec, self.seeds, self.set)
+        spec = changed(self.spec, self.seeds, self.set)
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
         drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
@@ -140,7 +100,7 @@ class Run:
                     progress="json" if self.json else "none" if self.quiet else "auto",
                 )
         except driver.Stopped as stop:
-            kept = f"{stop.finished:,} of {_counted(stop.cells, 'cell')} are finished and kept in {store}"
+            kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} are finished and kept in {store}"
             return _stopped(f"{kept}; the same command goes on with the others")
         except KeyboardInterrupt:  # while it was planned
             return _stopped(f"no cell was computed; what {store} held it still holds")
@@ -152,7 +112,7 @@ class Run:
             warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
         if not self.json:
             print(_table(results))
-            computed = f"{_counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
+            computed = f"{counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
             print(f"\nresults: {store} ({computed}; {seconds:.1f} s)", flush=True)
         if self.figures:
             try:
@@ -163,7 +123,7 @@ class Run:
         if outcome.failed:
             number, reason = next(iter(outcome.failed.items()))
             print(
-                f"rlvr-jax: {_counted(len(outcome.failed), 'task')} failed, the first ({number}): {reason}; the other "
+                f"rlvr-jax: {counted(len(outcome.failed), 'task')} failed, the first ({number}): {reason}; the other "
                 "results are kept, and the same command tries again",
                 file=sys.stderr,
             )
@@ -189,28 +149,6 @@ class Run:
                 pass
         except OSError as error:
             raise InvalidInput(f"the folder {folder} cannot be written: {(error.strerror or '').lower()}") from None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Say what a spec would run, without compiling anything: cells, programs, layout, calls, bytes.
-
-    Example: rlvr-jax plan learning_rate --seeds 256
-    """
-
-    spec: SpecName
-    """A TOML file, or the name of a shipped spec (see: rlvr-jax list)."""
-    seeds: Count = None
-    """Plan for the seeds 0 to N-1."""
-    set: Assignments = ()
-    """Replace a value or an axis by a TOML value, such as lr=0.1 or 'lr=[0.1, 0.2]'; may be repeated."""
-    json: Flag = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        plan = _plan(_changed(self.spec, self.seeds, self.set))
-        print(json.dumps(plan, indent=2) if self.json else _plan_in_words(plan))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -351,25 +289,6 @@ def _one_sentence(drawn: str) -> str:
     return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
-def _changed(name: str, seeds: int | None, assignments: Sequence[str]) -> specs.Spec:
-    """A spec with ``--seeds`` and ``--set`` applied."""
-    spec, given = specs.load(name), set()
-    if seeds is not None:
-        spec, given = spec.with_seeds(seeds), {"seed"}
-    for assignment in assignments:
-        key, equals, text = (part.strip() for part in assignment.partition("="))
-        if not equals or not key:
-            raise InvalidInput(f"--set {assignment}: write NAME=VALUE, such as lr=0.1 or 'lr=[0.1, 0.2]'")
-        if key in given:
-            raise InvalidInput(f"--set {assignment}: {key} is given twice")
-        given.add(key)
-        try:
-            spec = spec.with_value(key, specs.value(text))
-        except InvalidInput as error:
-            raise InvalidInput(f"--set {assignment}: {error}") from None
-    return spec
-
-
 def _as_kept(spec: specs.Spec, store: Path | None) -> specs.Spec:
     """A spec that does not say what it keeps, keeping what the store that it extends does."""
     from rlvr_jax import disk
@@ -415,86 +334,6 @@ def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
         written = plots.save(script.draw(results), out / file.stem, script.facts(results))
         paths += [path for path in written if path.suffix != ".json"]
     return paths
-
-
-def _plan(spec: specs.Spec) -> dict[str, Any]:
-    import jax
-
-    from rlvr_jax import declaration, driver
-    from rlvr_jax.plan import Limits, check_memory, make_plan, result_bytes
-
-    grid, memory = spec.grid(), driver.memory_budget(None)
-    with spec.naming():
-        check_memory(grid, memory, stored=True)
-        used = jax.devices()
-        parts = make_plan(grid, len(used), Limits(declaration.chunk_cells(grid), memory))
-    programs = []
-    for part in parts:
-        layout, slices = part.program.layout, len(part.segments.begin)
-        programs.append(
-            {
-                "reason": part.reason,
-                "cells": int(part.real.sum()),
-                "lanes": layout.lanes,
-                "seeds_side_by_side": layout.seeds,
-                "padding": int((~part.real).sum()),
-                "methods": {method: lanes for method, lanes in layout.blocks},
-                "items": len(part.cell),
-                "items_per_call": part.items,
-                "calls": part.calls // slices,
-                "time_slices": slices,
-            }
-        )
-    return {
-        "spec": spec.source,
-        "world": grid.world.name,
-        "cells": grid.cells,
-        "axes": {axis.dim: len(axis) for axis in grid.axes},
-        "steps": grid.steps,
-        "evaluations": len(grid.eval_steps),
-        "metrics": list(grid.keep),
-        "precision": grid.precision,
-        "devices": len(used),
-        "device_kind": used[0].device_kind,
-        "programs": programs,
-        "tasks": sum(program["calls"] for program in programs),
-        "result_bytes": result_bytes(grid),
-        "spec_sha256": grid.sha256,
-    }
-
-
-def _plan_in_words(plan: dict[str, Any]) -> str:
-    sizes = " x ".join(f"{name} {size}" for name, size in plan["axes"].items())
-    programs, devices = plan["programs"], plan["devices"]
-    lines = [
-        f"{plan['spec']}: world {plan['world']}, {_counted(plan['cells'], 'cell')}{f' = {sizes}' if sizes else ''}",
-        f"{_counted(plan['steps'], 'step')}, {_counted(plan['evaluations'], 'evaluation')}, {plan['precision']}; "
-        f"results of {_bytes(plan['result_bytes'])}: {', '.join(plan['metrics'])}",
-        f"{_counted(len(programs), 'program')} to compile, for {_counted(devices, 'device')} ({plan['device_kind']}); "
-        f"{_counted(plan['tasks'], 'task')}, each a call and a chunk of the store",
-    ]
-    for i, program in enumerate(programs, 1):
-        lanes, seeds = program["lanes"], program["seeds_side_by_side"]
-        layout = f"{_counted(lanes, 'lane')} x {_counted(seeds, 'seed')} side by side = rows of {lanes * seeds}"
-        slices = program["time_slices"]
-        lines += [
-            f"  program {i}: {program['reason']}",
-            f"    {_counted(program['cells'], 'cell')} as {layout}; {_counted(program['padding'], 'place')} of padding",
-            f"    {_counted(program['items'], 'item')} in {_counted(program['calls'], 'call')} of "
-            f"{program['items_per_call']}, each in {_counted(slices, 'time slice')}",
-        ]
-    return "\n".join(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} bytes"
 
 
 @contextlib.contextmanager

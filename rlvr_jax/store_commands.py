@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from rlvr_jax.options import Flag
 from rlvr_jax.types import InvalidInput
 
 StorePath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="STORE")]
-Flag = tyro.conf.FlagCreatePairsOff[bool]
 
 #: Exit code where something is damaged or failed.
 DAMAGED = 1

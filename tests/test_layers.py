@@ -84,8 +84,10 @@ LAYERS = {
     "shipped": set(),
     "spec": {"xarray"},
     "bench": {"jax", "numpy"},
+    "options": {"tyro"},
+    "plan_command": {"jax"},
     "store_commands": {"tyro"},
-    "cli": {"jax", "tyro", "xarray"},
+    "cli": {"tyro", "xarray"},
     "__main__": set(),
 }
 
