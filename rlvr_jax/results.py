@@ -4,7 +4,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -142,6 +142,7 @@ def _dataset(
     return dataset
 
 
+@cache
 def versions() -> dict[str, str]:
     """Of the packages that numbers may depend on."""
     return {name: version(name) for name in ("rlvr_jax", "jax", "jaxlib", "numpy")}

@@ -181,7 +181,8 @@ def _create_arrays(group: zarr.Group, grid: Grid, chunk_cells: int) -> None:
         coded = bool(parameter.choices) or parameter.scheduled
         kind = np.int32 if coded else bool if parameter.flag else np.int64 if parameter.whole else np.float64
         about = {"long_name": parameter.about} | (disk.flags([]) if coded else {})
-        disk.create_array(group, name, ["cell"], (0,), _rows(chunk_cells), kind, 0, about)
+        fill = 0 if coded else grid.columns[name][0].item()  # what never changes takes no room
+        disk.create_array(group, name, ["cell"], (0,), _rows(chunk_cells), kind, fill, about)
 
 
 def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: int) -> None:
@@ -189,8 +190,8 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
     new = places.reshape(-1)[begin:]
     if len(new) == 0:
         return
-    cell = np.where(new < 0, ~new, new)
-    cell = np.where(new == UNUSED, 0, cell)
+    unused = new == UNUSED
+    cell = np.where(unused, 0, np.where(new < 0, ~new, new))
     for name, column in grid.columns.items():
         array = _array(group, name)
         array.resize((begin + len(new),))
@@ -201,7 +202,10 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
             known += [label for label in here if label not in known]
             array.attrs.update(disk.flags(known))
             column = np.array([known.index(label) for label in here], np.int32)[column]
-        array[begin:] = np.where(new == UNUSED, array.fill_value, column[cell])
+        if (column == column[0]).all():
+            array[begin:] = column[0]
+        else:
+            array[begin:] = np.where(unused, array.fill_value, column[cell])
 
 
 def _names(parameter: Parameter, grid: Grid) -> list[str]:

@@ -54,6 +54,20 @@ def assert_same(stored, expected):
     assert stored.load().drop_attrs().identical(expected.drop_attrs())
 
 
+def assert_columns_say(store, grid):
+    """The columns of a store say of each slot what its cell is."""
+    header = disk.read_header(store)
+    places = header.places.reshape(-1)
+    for name, column in grid.columns.items():
+        parameter, array = grid.world.parameters[name], header.array(name)
+        values = np.asarray(array[:])[places >= 0]
+        expected = column[places[places >= 0]]
+        if parameter.choices or parameter.scheduled:
+            names = parameter.choices or [getattr(value, "name", str(value)) for value in grid.schedules]
+            values, expected = np.array(array.attrs["labels"])[values], np.array(names)[expected]
+        np.testing.assert_array_equal(values, expected, err_msg=name)
+
+
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch):
     """One item for each device in a call, so that this small grid is several tasks."""
@@ -283,6 +297,7 @@ def test_an_extension_computes_only_the_new_cells(store, name):
     assert (outcome.computed, outcome.found) == (new, 240)
     assert_same(rj.open_store(store), rj.sweep("bandit", axes, progress=False, **fixed))
     assert checks.verify(store).reasons == []
+    assert_columns_say(store, wanted)
     # the smaller spec is still answered, without computing anything
     assert driver.run(grid(), store).computed == 0
     assert rj.open_store(store)["accuracy"].sizes["seed"] == len(wanted.values("seed"))
@@ -299,6 +314,7 @@ def test_an_extension_twice_and_a_stop_in_between(store, monkeypatch):
     schedule = {"name": "late", "schedule": [[0, 0.0], [11, 1.0]]}
     axes = AXES | {"seed": {"range": [0, 9]}, "hack_reward": [schedule, 0.0]}
     assert driver.run(grid(axes), store).computed == 360
+    assert_columns_say(store, grid(axes))
     assert_same(rj.open_store(store), sweep(axes))
     labels = xr.open_zarr(store, consolidated=False)["hack_reward"].attrs["labels"]
     assert labels == ["0.0", "late"]  # codes that are in use keep their meaning
