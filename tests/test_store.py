@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -439,6 +440,16 @@ def test_less_memory_gives_smaller_calls_and_the_same_bits(tmp_path, monkeypatch
     assert calls[1] < 6
     assert bytes_of[-1] < bytes_of[0]
     assert_same(rj.open_store(path), expected)
+
+
+def test_calls_of_an_extension_are_cut_by_what_was_measured(store):
+    header = disk.read_header(store)
+    assert declaration._speed(grid(), header, header.places) == plan.SPEED  # tasks of milliseconds tell nothing
+    for number, seconds in enumerate((0.5, 0.6, 2.0)):
+        elsewhere(store, number, seconds=seconds)
+    work = plan.seconds_of(grid(), 1.0)[header.places[1][header.places[1] >= 0]].sum()
+    speed = work / 0.6 / len(jax.devices())
+    assert declaration._speed(grid(), header, header.places) == pytest.approx(speed)
 
 
 def test_a_failed_task_is_kept_in_mind_and_tried_again(store, monkeypatch, expected):
