@@ -15,6 +15,7 @@ import rlvr_jax as rj
 from rlvr_jax import (
     captions,
     checks,
+    declaration,
     disk,
     driver,
     engine,
