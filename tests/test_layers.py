@@ -47,7 +47,9 @@ LAYERS = {
     "results": {"jax", "numpy", "tqdm", "xarray"},
     "shipped": set(),
     "spec": {"xarray"},
-    "bench": {"jax", "numpy"},
+    "bench": set(),
+    "bench_bandit": {"jax", "numpy"},
+    "bench_tool": {"numpy"},
     "cli": {"jax", "tyro", "xarray"},
     "__main__": set(),
 }
