@@ -62,10 +62,8 @@ class Shape:
     def decisions(self, configuration: int) -> float:
         """Expected decisions of one training: the problems of a step are drawn, and chains differ in length."""
         train, test = (arithmetic_problems(*kind).length for kind in (TRAIN, TEST))
-        rollouts = self.steps * BATCH * GROUP
-        if self.configurations[configuration][2]:
-            rollouts += EXAMPLES * EPOCHS
-        return rollouts * float(train.mean()) + EVALUATIONS * REPEATS * int(test.sum())
+        shown = EPOCHS * int(train[:EXAMPLES].sum()) if self.configurations[configuration][2] else 0
+        return self.steps * BATCH * GROUP * float(train.mean()) + EVALUATIONS * REPEATS * int(test.sum()) + shown
 
 
 LECTURE: tuple[Configuration, ...] = (
