@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -58,8 +59,13 @@ STYLE: dict[Any, Any] = {
 
 PALETTE = matplotlib.color_sequences["petroff6"]
 DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+#: Colour, dashes and marker of two sides that a figure sets against each other.
+CONTRAST = ((PALETTE[0], "-", "o"), (PALETTE[1], DASHES[1], "s"))
 FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
 FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
+
+
+OPERATIONS = {"add": "add", "sub": "subtract", "mul1": "× one digit", "mul2": "× two digits"}
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,28 @@ def ordered_looks(values: Sequence[float], symbol: str) -> list[Look]:
     ]
 
 
+def cell_looks(methods: Sequence[str], notes: Sequence[str]) -> list[Look]:
+    """Give each cell the look of its method; a method's second cell, third, ... has other dashes and markers.
+
+    Args:
+        methods: the method of each cell.
+        notes: what else is to be said of each cell, such as ``"cost 0.02"``; may be empty.
+
+    Example:
+        >>> [look.label for look in cell_looks(["grpo", "grpo"], ["cost 0", "cost 0.02"])]
+        ['GRPO, cost 0', 'GRPO, cost 0.02']
+    """
+    looks, seen = method_looks(sorted(set(methods))), dict.fromkeys(methods, 0)
+    cells = []
+    for method, note in zip(methods, notes, strict=True):
+        look, k = looks[method], seen[method]
+        if k > 0:
+            look = replace(look, dashes=DASHES[k % len(DASHES)], marker=FREE_MARKERS[k % len(FREE_MARKERS)])
+        cells.append(replace(look, label=", ".join(filter(None, (look.label, note))), width=1.2))
+        seen[method] += 1
+    return cells
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Switch to the style of the project, on top of matplotlib's defaults and not of the user's settings."""
@@ -145,14 +173,22 @@ def columns(venue: str, count: int, narrowest: float) -> int:
     return max(1, min(count, int(width_of(venue) / narrowest)))
 
 
-def panels(parent: Figure | SubFigure, count: int, across: int) -> list[Axes]:
-    """Return ``count`` axes with common scales, ``across`` in a row; the last row may stay unfinished."""
-    grid = parent.subplots(math.ceil(count / across), across, sharex=True, sharey=True, squeeze=False).ravel()
+def panels(parent: Figure | SubFigure, count: int, across: int, share: bool = True) -> list[Axes]:
+    """Return ``count`` axes, ``across`` in a row; the last row may stay unfinished.
+
+    They have common scales, or with ``share=False`` a common horizontal one.
+    """
+    grid = parent.subplots(math.ceil(count / across), across, sharex=True, sharey=share, squeeze=False).ravel()
     for axes in grid[count:]:
         axes.remove()
     for axes in grid[max(count - across, 0) : count]:
         axes.tick_params(labelbottom=True)  # shared axes hide them above an empty place
     return list(grid[:count])
+
+
+def stacked(figure: Figure, heights: Sequence[float]) -> list[SubFigure]:
+    """Divide a figure into parts one above another, of these heights in inches."""
+    return list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
 
 
 def legend_above(parent: Figure | SubFigure, axes: Axes) -> None:
@@ -254,6 +290,85 @@ def level_bars(
     names = [str(name).rsplit(" ", 1) for name in values["level"].values]  # "very hard 1%" on two lines
     axes.set_xticks(range(len(names)), ["\n".join(parts) for parts in names])
     axes.grid(axis="x", visible=False)
+
+
+def contexts(axes: Axes, values: xr.DataArray, look: Look, shift: float = 0.0, over: str = "seed") -> None:
+    """Draw a value of each ``context`` as a marker with its 95 % t-interval, joined within an operation.
+
+    Args:
+        axes: where to draw; contexts stand at 0, 1, 2, ... with a gap of 0.6 between operations.
+        values: dimensions ``context``, named operation_difficulty, and ``over``.
+        look: how it is drawn.
+        shift: how far to the right, so that series do not cover each other.
+        over: the replicates.
+    """
+    interval = t_interval(values, over)
+    operation, difficulty = zip(*(str(name).rsplit("_", 1) for name in values["context"].values), strict=True)
+    order = list(dict.fromkeys(operation))
+    at = np.arange(len(operation)) + 0.6 * np.array([order.index(name) for name in operation])
+    line = look.line()
+    line.pop("first_mark")
+    for i, name in enumerate(order):
+        here = np.flatnonzero(np.array(operation) == name)
+        axes.plot(at[here] + shift, interval["mean"].values[here], markeredgecolor="white", clip_on=False, **line)
+        line["label"] = f"_{i}"  # one entry in the legend
+    if np.isfinite(interval["half_width"].values).any():
+        error = {"ecolor": look.color, "elinewidth": 0.8, "capsize": 1.4, "capthick": 0.8}
+        axes.errorbar(at + shift, interval["mean"].values, interval["half_width"].values, fmt="none", **error)
+    axes.set_xticks(at, difficulty)
+    middle = [at[np.array(operation) == name].mean() for name in order]
+    axes.xaxis.remove_overlapping_locs = False  # an operation stands below its middle difficulty
+    axes.set_xticks(middle, [OPERATIONS.get(name, name) for name in order], minor=True)
+    axes.tick_params(axis="x", which="minor", length=0, pad=13)
+    axes.grid(axis="x", visible=False)
+
+
+def map_by_method(axes: Axes, x: str, values: xr.DataArray, least: float, most: float) -> QuadMesh:
+    """Draw a value as a shade: a row for each method, the first on top, against the coordinate ``x``.
+
+    Args:
+        axes: where to draw; rows stand at 0, 1, 2, ...
+        x: the dimension along the horizontal axis, with rising coordinates.
+        values: dimensions ``method`` and ``x``; NaN stays white.
+        least, most: values of the darkest and the lightest shade.
+    """
+    at = np.asarray(values[x].values, float)
+    middles = (at[1:] + at[:-1]) / 2
+    # the outer cells end at their values: no cost below 0 was run
+    edges = np.concatenate([at[:1], middles, at[-1:]]) if len(at) > 1 else np.array([at[0] - 0.5, at[0] + 0.5])
+    rows = np.arange(values.sizes["method"] + 1) - 0.5
+    limits = {"vmin": float(least), "vmax": float(most), "cmap": "viridis"}
+    shades = axes.pcolormesh(edges, rows, values.transpose("method", x).values, rasterized=True, **limits)
+    axes.set_ylim(rows[-1], rows[0])
+    axes.grid(visible=False)
+    return shades
+
+
+def mark_rows(axes: Axes, found: xr.Dataset) -> None:
+    """Mark what ``crossings.descent`` found by ``method`` on a map: a diamond, with its interval as a bar."""
+    limits = axes.get_xlim()
+    for row in range(found.sizes["method"]):
+        at, low, high = (float(found[name][row]) for name in ("at", "low", "high"))
+        if np.isfinite(at):
+            for color, width in (("black", 2.6), ("white", 1.2)):  # seen on every shade
+                axes.plot(np.clip([low, high], *limits), [row, row], color=color, linewidth=width)
+            axes.plot(at, row, "D", color="white", markeredgecolor="black", markersize=4.2, markeredgewidth=0.8)
+
+
+def mark_place(axes: Axes, found: xr.Dataset, **line: Any) -> None:
+    """Draw where ``crossings.descent`` found a curve to cross: a line across the axes, its interval as a band.
+
+    Args:
+        axes: where to draw; their limits stay.
+        found: at, low and high, without dimensions; nothing is drawn where ``at`` is not finite.
+        line: keywords of the line.
+    """
+    at, low, high = (float(found[name]) for name in ("at", "low", "high"))
+    if not np.isfinite(at):
+        return
+    if np.isfinite([low, high]).all():
+        axes.axvspan(low, high, color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
+    axes.axvline(at, **{"color": "0.3", "linestyle": DASHES[3], "linewidth": 0.9, **line})
 
 
 def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:

@@ -19,6 +19,7 @@ LAYERS = {
     "devices": {"jax", "jaxlib"},
     "problems": {"numpy"},
     "intervals": {"numpy", "scipy", "xarray"},
+    "crossings": {"numpy", "xarray"},
     "theory": {"numpy"},
     "captions": {"numpy", "xarray"},
     "table": {"numpy", "xarray"},
