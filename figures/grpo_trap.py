@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, figure_script, plots
@@ -61,8 +62,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     with plots.style():
         figure = plots.new_figure(venue, height=sum(heights))
         top, bottom = plots.stacked(figure, heights)
-        _draw_curves(top, dataset, looks, across)
-        _draw_pushes(bottom, dataset, looks, across)
+        curves, pushes = _draw_curves(top, dataset, looks, across), _draw_pushes(bottom, dataset, looks, across)
+        pushes[0].set_xlim(curves[0].get_xlim())
     return figure
 
 
@@ -73,7 +74,7 @@ def _looks(dataset: xr.Dataset) -> list[plots.Look]:
     return plots.cell_looks(methods, notes)
 
 
-def _draw_curves(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look], across: int) -> None:
+def _draw_curves(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look], across: int) -> list[Axes]:
     panels = plots.panels(parent, len(CURVES), across, share=False)
     for axes, (name, label) in zip(panels, CURVES.items(), strict=True):
         for i, look in enumerate(looks):
@@ -82,9 +83,10 @@ def _draw_curves(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look]
         axes.set_ylim(bottom=0.0)
     parent.supxlabel("training step")
     plots.legend_above(parent, panels[0])
+    return panels
 
 
-def _draw_pushes(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look], across: int) -> None:
+def _draw_pushes(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look], across: int) -> list[Axes]:
     panels = plots.panels(parent, len(looks), across)
     kinds = {name: plots.Look(label, *plots.CONTRAST[i]) for i, (name, label) in enumerate(PUSHES.items())}
     for i, (axes, cell) in enumerate(zip(panels, looks, strict=True)):
@@ -96,6 +98,7 @@ def _draw_pushes(parent: SubFigure, dataset: xr.Dataset, looks: list[plots.Look]
         axes.set_ylabel("push on calling\n(per group)")
     parent.supxlabel("training step")
     plots.legend_above(parent, panels[0])
+    return panels
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Maps of final accuracy and calls over the cost of a call, and the cost at which each method gives up calling.
 
-    python figures/phase_diagram.py results/phase_diagram.zarr --out out --venue neurips
+python figures/phase_diagram.py results/phase_diagram.zarr --out out --venue neurips
 """
 
 import sys
@@ -66,7 +66,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
                 here = {} if start is None else {"cold_start": start}
                 shades = plots.map_by_method(axes, "call_cost", values.sel(here), values.min(), values.max())
                 plots.mark_rows(axes, found.sel(here))
-                axes.set_title(STARTS[start])
+                if row == 0 or not beside:
+                    axes.set_title(STARTS[start])
                 axes.set_yticks(range(len(labels)), labels)
             figure.colorbar(shades, ax=list(panels), label=label, fraction=0.06, pad=0.02)
         for axes in grid[-1]:

@@ -59,8 +59,8 @@ STYLE: dict[Any, Any] = {
 
 PALETTE = matplotlib.color_sequences["petroff6"]
 DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1, 1, 1, 1, 1)))
-#: Colour, dashes and marker of two sides that a figure sets against each other.
-CONTRAST = ((PALETTE[0], "-", "o"), (PALETTE[1], DASHES[1], "s"))
+#: Colour, dashes and marker of two sides that a figure sets against each other; no method looks like them.
+CONTRAST = (("0.15", "-", "o"), (PALETTE[5], DASHES[1], "s"))
 FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
 FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
 
@@ -237,11 +237,11 @@ def curve_with_band(
 
 
 def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "seed", **line: Any) -> Line2D:
-    """Draw a value against a parameter on a log axis, with the band of ``curve_with_band``.
+    """Draw a value against a parameter on a log axis, with the band of ``curve_with_band``; 0 stands at its left.
 
     Args:
         axes: where to draw.
-        parameter: a dimension of ``values`` with coordinates above 0.
+        parameter: a dimension of ``values`` with coordinates from 0 on.
         values: dimensions ``parameter`` and ``over``.
         over: the replicates.
         line: keywords of ``curve_with_band``.
@@ -251,14 +251,17 @@ def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "s
     """
     values = values.sortby(parameter)
     at = values[parameter].values
-    if not at[0] > 0:
-        raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values above 0")
-    axes.set_xscale("log")
+    if not at[0] >= 0:
+        raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values from 0 on")
+    if at[0] == 0 and len(at) > 1:
+        axes.set_xscale("symlog", linthresh=at[1], linscale=0.6)
+    else:
+        axes.set_xscale("log")
     curve = curve_with_band(axes, parameter, values, over, **line)
     if len(at) <= 8:
         axes.set_xticks(at)
         axes.xaxis.set_minor_locator(NullLocator())
-    else:
+    elif at[0] > 0:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     # 0.1 and not 10^-1, whose exponent would be set smaller than 6 pt.
@@ -340,6 +343,7 @@ def map_by_method(axes: Axes, x: str, values: xr.DataArray, least: float, most: 
     limits = {"vmin": float(least), "vmax": float(most), "cmap": "viridis"}
     shades = axes.pcolormesh(edges, rows, values.transpose("method", x).values, rasterized=True, **limits)
     axes.set_ylim(rows[-1], rows[0])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.grid(visible=False)
     return shades
 

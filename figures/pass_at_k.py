@@ -1,0 +1,116 @@
+"""Pass@k before and after training, and the number of samples at which the untrained policy overtakes, if it does.
+
+python figures/pass_at_k.py results/pass_at_k.zarr --out out --venue neurips
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rlvr_jax import captions, crossings, figure_script, pass_at_k, plots
+from rlvr_jax.intervals import t_interval
+from rlvr_jax.types import InvalidInput
+
+NEEDS = {"dims": ("method", "step", "prompt"), "variables": ("correct_prob",), "most": {"step": 8}}
+SAMPLES = 2 ** np.arange(11)
+HARDEST = 1e-3  # prompts within this of the smallest chance before training are the hardest
+
+
+def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Return pass@k for k = 1, 2, 4, ..., 1024, averaged over all prompts and over the hardest ones.
+
+    Raises:
+        InvalidInput: results that do not begin at step 0.
+    """
+    if dataset["step"][0] != 0:
+        raise InvalidInput("the figure compares with step 0, which these results do not hold")
+    probability = dataset["correct_prob"].astype(np.float64)
+    chance = xr.DataArray(pass_at_k(probability.values[..., None], SAMPLES), dims=(*probability.dims, "k"))
+    chance = chance.assign_coords({**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES})
+    before = probability.isel(step=0).mean([dim for dim in probability.dims if dim not in ("step", "prompt")])
+    hardest = before.values <= before.values.min() + HARDEST
+    found = {"all prompts": chance.mean("prompt")}
+    if not hardest.all():
+        found["the hardest prompts"] = chance.isel(prompt=hardest).mean("prompt")
+    return found
+
+
+def overtaking(chance: xr.DataArray) -> xr.Dataset:
+    """Return the k at which the untrained policy is no longer behind, by method and step; see ``crossings.descent``.
+
+    The place is found on straight lines over log k.
+    """
+    ahead = chance.isel(step=slice(1, None)) - chance.isel(step=0, drop=True)
+    found = crossings.descent(ahead.assign_coords(k=np.log2(SAMPLES)), "k")
+    return found.assign({name: 2.0 ** found[name] for name in ("at", "low", "high")})
+
+
+def facts(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the caption: pass@k at four k, and where the untrained policy overtakes."""
+    dataset = figure_script.prepare(dataset, NEEDS)
+    found = curves(dataset)
+    crossed = {name: captions.places(overtaking(chance)) for name, chance in found.items()}
+    met = any(row["where"] == "within" for rows in crossed.values() for row in rows)
+    what = "Chance that at least one of k samples is correct, by training step, averaged over all prompts"
+    what += " and over those that were hardest before training." if len(found) > 1 else "."
+    what += (
+        f" A dotted line is the k from which on the untrained policy is ahead. {crossings.INTERVAL}"
+        if met
+        else f" The untrained policy is ahead at no k up to {SAMPLES[-1]:,}."
+    )
+    numbers = {
+        "untrained_overtakes": crossed,
+        "pass_at_k": {
+            name: captions.records(t_interval(chance.sel(k=[1, 16, 256, 1024]))) for name, chance in found.items()
+        },
+    }
+    return captions.caption(dataset, what, numbers)
+
+
+def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
+    """Draw pass@k against k by step, a column for each method, a row of panels for each set of prompts."""
+    dataset = figure_script.prepare(dataset, NEEDS)
+    found = curves(dataset)
+    steps = dataset["step"].values.tolist()
+    methods = plots.method_looks(dataset["method"].values.tolist())
+    across = plots.columns(venue, len(methods), narrowest=1.05)
+    heights = [(0.5 if i == 0 else 0.3) + 1.3 * math.ceil(len(methods) / across) for i in range(len(found))]
+    with plots.style():
+        figure = plots.new_figure(venue, height=sum(heights))
+        for i, (part, (name, chance)) in enumerate(zip(plots.stacked(figure, heights), found.items(), strict=True)):
+            panels = plots.panels(part, len(methods), across)
+            crossed = overtaking(chance)
+            for axes, (method, look) in zip(panels, methods.items(), strict=True):
+                _draw_panel(axes, chance.sel({"method": method}), crossed.sel({"method": method}), steps)
+                axes.set_title(look.label)
+            for axes in panels[::across]:
+                axes.set_ylabel(f"pass@$k$,\n{name}")
+            part.supxlabel("samples $k$ (log scale)")
+            if i == 0:
+                plots.legend_above(part, panels[0])
+    return figure
+
+
+def _draw_panel(axes: Axes, chance: xr.DataArray, crossed: xr.Dataset, steps: list[int]) -> None:
+    for step, look in zip(steps, plots.ordered_looks(steps, "step"), strict=True):
+        plots.sensitivity(axes, "k", chance.sel(step=step), **look.line())
+        if step > 0:
+            plots.mark_place(axes, crossed.sel(step=step), color=look.color)
+    axes.set_xticks([1, 32, 1024])
+    axes.set_yticks([0.0, 0.5, 1.0])
+    axes.set_ylim(0.0, 1.04)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a script; return the exit code."""
+    return figure_script.run("pass_at_k", __doc__, NEEDS, draw, facts, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
