@@ -15,7 +15,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlvr_jax import captions, crossings, figure_script, plots
+from rlvr_jax import captions, charts, crossings, figure_script, plots
 from rlvr_jax.intervals import t_interval
 
 NEEDS = {"dims": ("cold_start", "step", "context"), "variables": ("accuracy", "call_prob")}
@@ -39,7 +39,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         f"{captions.DIFFICULTY}"
     )
     if found is not None:
-        what += f" The dotted line is the step at which RL alone overtakes. {crossings.INTERVAL}"
+        what += f" The dotted line is the step at which RL alone overtakes.{crossings.about_interval(found)}"
     numbers = {
         "accuracy": captions.records(t_interval(dataset["accuracy"])),
         "overtaking_step": captions.places(found) if found is not None else [],
@@ -64,7 +64,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
             plots.curve_with_band(curves, "step", dataset["accuracy"].sel(cold_start=start), **look.line())
         found = crossing(dataset["accuracy"])
         if found is not None:
-            plots.mark_place(curves, found)
+            charts.mark_place(curves, found)
         curves.set_xlabel("training step")
         curves.set_ylabel("accuracy (fraction correct)")
         _draw_contexts(contexts, dataset["call_prob"], looks)
@@ -74,11 +74,11 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
 
 def _draw_contexts(axes: Axes, call_prob: xr.DataArray, looks: dict[bool, plots.Look]) -> None:
     for start, look in looks.items():
-        plots.contexts(axes, call_prob.sel(cold_start=start).isel(step=-1), look, shift=0.2 * start - 0.1)
+        charts.contexts(axes, call_prob.sel(cold_start=start).isel(step=-1), look, shift=0.2 * start - 0.1)
     for start, look in looks.items():
         if start:
             untrained = replace(look, label="cold start alone", color="0.45", dashes=plots.DASHES[3], marker="v")
-            plots.contexts(axes, call_prob.sel(cold_start=start).isel(step=0), untrained, shift=0.25)
+            charts.contexts(axes, call_prob.sel(cold_start=start).isel(step=0), untrained, shift=0.25)
     axes.set_ylim(0.0, 1.0)
     axes.set_xlabel("context: difficulty and operation")
     axes.set_ylabel("call probability")

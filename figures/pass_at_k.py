@@ -13,17 +13,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlvr_jax import captions, crossings, figure_script, pass_at_k, plots
+from rlvr_jax import captions, charts, crossings, figure_script, pass_at_k, plots
 from rlvr_jax.intervals import t_interval
 from rlvr_jax.types import InvalidInput
 
 NEEDS = {"dims": ("method", "step", "prompt"), "variables": ("correct_prob",), "most": {"step": 8}}
-SAMPLES = 2 ** np.arange(11)
+SAMPLES = np.unique(np.round(2.0 ** np.arange(0.0, 10.1, 0.25)))  # k from 1 to 1024
 HARDEST = 1e-3  # prompts within this of the smallest chance before training are the hardest
 
 
 def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Return pass@k for k = 1, 2, 4, ..., 1024, averaged over all prompts and over the hardest ones.
+    """Return pass@k at each k of ``SAMPLES``, averaged over all prompts and over the hardest ones.
 
     Raises:
         InvalidInput: results that do not begin at step 0.
@@ -32,7 +32,7 @@ def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
         raise InvalidInput("the figure compares with step 0, which these results do not hold")
     probability = dataset["correct_prob"].astype(np.float64)
     chance = xr.DataArray(pass_at_k(probability.values[..., None], SAMPLES), dims=(*probability.dims, "k"))
-    chance = chance.assign_coords({**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES})
+    chance = chance.assign_coords({**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES.astype(int)})
     before = probability.isel(step=0).mean([dim for dim in probability.dims if dim not in ("step", "prompt")])
     hardest = before.values <= before.values.min() + HARDEST
     found = {"all prompts": chance.mean("prompt")}
@@ -44,28 +44,28 @@ def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
 def overtaking(chance: xr.DataArray) -> xr.Dataset:
     """Return the k at which the untrained policy is no longer behind, by method and step; see ``crossings.descent``.
 
-    The place is found on straight lines over log k.
+    The place is found on straight lines over log k, and chances that agree to 12 digits are equal.
     """
     ahead = chance.isel(step=slice(1, None)) - chance.isel(step=0, drop=True)
-    found = crossings.descent(ahead.assign_coords(k=np.log2(SAMPLES)), "k")
-    return found.assign({name: 2.0 ** found[name] for name in ("at", "low", "high")})
+    found = crossings.descent(ahead.round(12).assign_coords(k=np.log2(SAMPLES)), "k")
+    return found.assign({name: 2.0 ** found[name].where(found[name] >= 0, -np.inf) for name in ("at", "low", "high")})
 
 
 def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: pass@k at four k, and where the untrained policy overtakes."""
     dataset = figure_script.prepare(dataset, NEEDS)
     found = curves(dataset)
-    crossed = {name: captions.places(overtaking(chance)) for name, chance in found.items()}
-    met = any(row["where"] == "within" for rows in crossed.values() for row in rows)
+    crossed = {name: overtaking(chance) for name, chance in found.items()}
+    met = [places for places in crossed.values() if np.isfinite(places["at"]).any()]
     what = "Chance that at least one of k samples is correct, by training step, averaged over all prompts"
     what += " and over those that were hardest before training." if len(found) > 1 else "."
     what += (
-        f" A dotted line is the k from which on the untrained policy is ahead. {crossings.INTERVAL}"
+        f" A dotted line is the k from which on the untrained policy is ahead.{crossings.about_interval(met[0])}"
         if met
-        else f" The untrained policy is ahead at no k up to {SAMPLES[-1]:,}."
+        else f" The untrained policy is ahead at no k up to {SAMPLES[-1]:,.0f}."
     )
     numbers = {
-        "untrained_overtakes": crossed,
+        "untrained_overtakes": {name: captions.places(places) for name, places in crossed.items()},
         "pass_at_k": {
             name: captions.records(t_interval(chance.sel(k=[1, 16, 256, 1024]))) for name, chance in found.items()
         },
@@ -101,7 +101,7 @@ def _draw_panel(axes: Axes, chance: xr.DataArray, crossed: xr.Dataset, steps: li
     for step, look in zip(steps, plots.ordered_looks(steps, "step"), strict=True):
         plots.sensitivity(axes, "k", chance.sel(step=step), **look.line())
         if step > 0:
-            plots.mark_place(axes, crossed.sel(step=step), color=look.color)
+            charts.mark_place(axes, crossed.sel(step=step), color=look.color)
     axes.set_xticks([1, 32, 1024])
     axes.set_yticks([0.0, 0.5, 1.0])
     axes.set_ylim(0.0, 1.04)

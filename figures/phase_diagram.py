@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from rlvr_jax import captions, crossings, figure_script, plots
+from rlvr_jax import captions, charts, crossings, figure_script, plots
 from rlvr_jax.intervals import t_interval
 
 MAPS = {"accuracy": "final accuracy\n(fraction correct)", "calls": "final calls\nper problem"}
@@ -29,11 +29,12 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: the cost at which each method gives up, and both maps."""
     dataset = figure_script.prepare(dataset, NEEDS).sortby("call_cost")
     final = dataset.isel(step=-1)
+    found = giving_up(dataset)
     widest = {name: float(t_interval(final[name])["half_width"].max()) for name in MAPS}
     what = (
         f"Accuracy and calls after {int(final['step'])} training steps, by method and cost of a call. A diamond is "
-        f"the cost at which a method gives up calling: the first at which its mean calls fall to {GIVEN_UP:g} per "
-        f"problem, on straight lines between the costs that were run. {crossings.INTERVAL}"
+        f"the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
+        f"per problem, on straight lines between the costs that were run.{crossings.about_interval(found)}"
     )
     if np.isfinite(list(widest.values())).all():
         what += (
@@ -41,7 +42,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
             f"{widest['calls']:.2g} calls."
         )
     numbers = {
-        "giving_up_cost": captions.places(giving_up(dataset)),
+        "giving_up_cost": captions.places(found),
         **{f"final_{name}": captions.records(t_interval(final[name])) for name in MAPS},
     }
     return captions.caption(dataset, what, numbers)
@@ -64,8 +65,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
             values = t_interval(dataset[name].isel(step=-1))["mean"]
             for axes, (start, _) in zip(panels, starts, strict=True):
                 here = {} if start is None else {"cold_start": start}
-                shades = plots.map_by_method(axes, "call_cost", values.sel(here), values.min(), values.max())
-                plots.mark_rows(axes, found.sel(here))
+                shades = charts.map_by_method(axes, "call_cost", values.sel(here), values.min(), values.max())
+                charts.mark_rows(axes, found.sel(here))
                 if row == 0 or not beside:
                     axes.set_title(STARTS[start])
                 axes.set_yticks(range(len(labels)), labels)

@@ -13,7 +13,7 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure, SubFigure
 
-from rlvr_jax import captions, figure_script, plots
+from rlvr_jax import captions, charts, figure_script, plots
 from rlvr_jax.intervals import t_interval
 
 NEEDS = {
@@ -51,7 +51,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         axes = bottom.subplots()
         for i, (cost, look) in enumerate(looks.items()):
             values = dataset["call_prob"].sel(call_cost=cost).isel(step=-1)
-            plots.contexts(axes, values, look, shift=0.16 * (i - (len(looks) - 1) / 2))
+            charts.contexts(axes, values, look, shift=0.16 * (i - (len(looks) - 1) / 2))
         axes.set_ylim(0.0, 1.0)
         axes.set_xlabel("context: difficulty and operation")
         axes.set_ylabel("call probability\nafter training")

@@ -12,12 +12,9 @@ from rlvr_jax.intervals import LEVEL
 #: Bootstrap resamples of the seeds, the same for all curves, and the seed that draws them.
 RESAMPLES, RESAMPLING_SEED = 2000, 0
 
-#: For captions.
-INTERVAL = f"Its band or bar is a {LEVEL:.0%} percentile bootstrap interval over the seeds, {RESAMPLES:,} resamples."
-
 
 def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
-    """Find where the mean over ``over`` first is at or below 0, after it was above.
+    """Find where the mean over ``over`` first goes below 0.
 
     Between two points of ``along`` the mean is a straight line. The interval is the 95 % percentile interval of
     the same place in 2,000 resamples of the seeds. Seeds with a value that is not finite are left out.
@@ -29,8 +26,8 @@ def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
         over: the replicates.
 
     Returns:
-        ``at``, ``low`` and ``high`` in the units of ``along``, and ``n``, the number of seeds. -inf: at or
-        below 0 from the first point on; inf: nowhere. NaN: ``at`` without a seed, ``low`` and ``high`` with
+        ``at``, ``low`` and ``high`` in the units of ``along``, and ``n``, the number of seeds. -inf: below 0
+        from the first point on; inf: nowhere below 0. NaN: ``at`` without a seed, ``low`` and ``high`` with
         fewer than two.
 
     Example:
@@ -63,9 +60,24 @@ def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
     return xr.Dataset({**named, "n": (others, n)}, coords)
 
 
+def about_interval(found: xr.Dataset) -> str:
+    """Return the sentence of a caption on the interval of what ``descent`` found; empty with one seed.
+
+    Example:
+        >>> runs = xr.DataArray([[2.0, -1.0], [1.0, -2.0]], {"seed": [0, 1], "step": [0, 10]})
+        >>> about_interval(descent(runs, "step"))
+        ' Its band or bar is a 95 % percentile bootstrap interval over 2 seeds (2,000 resamples).'
+    """
+    n = int(found["n"].max())
+    if n < 2:
+        return ""
+    level = f"{LEVEL * 100:.0f} % percentile bootstrap interval"
+    return f" Its band or bar is a {level} over {n} seeds ({RESAMPLES:,} resamples)."
+
+
 def _descent(means: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The place at which each curve ``[R, X]`` over ``place [X]`` has come down to 0."""
-    low = means <= 0
+    """The place at which each curve ``[R, X]`` over ``place [X]`` goes below 0."""
+    low = means < 0
     after = low.argmax(1)
     before = np.maximum(after - 1, 0)
     row = np.arange(len(means))

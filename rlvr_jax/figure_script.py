@@ -48,13 +48,14 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
         dataset = _as_cells(dataset, needs["cells"])
     panels = [name for name in needs.get("panels", ()) if name in _axes(dataset)]
     drawn = [*needs["dims"], *panels]
+    words = _listed([" with ".join(needs["cells"]) if name == "cell" else name for name in drawn])
     for name in drawn:
         dataset = _as_dimension(dataset, name, drawn)
     others = [str(dim) for dim in dataset.dims if dim not in {*drawn, "seed"}]
     for dim in others:
         if dataset.sizes[dim] > 1:
             choice = f"choose one of the {dataset.sizes[dim]} values of {dim} ({_values(dataset, dim)})"
-            raise InvalidInput(f"the figure draws {_listed(drawn)}, so {choice} with --select {dim}=VALUE")
+            raise InvalidInput(f"the figure draws {words}, so {choice} with --select {dim}=VALUE")
     for dim, most in needs.get("most", {}).items():
         if dataset.sizes[dim] > most:
             have = f"these results have {dataset.sizes[dim]} along {dim}"

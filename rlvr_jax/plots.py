@@ -1,7 +1,7 @@
 """Figures at print size: one style, one look per method, a few drawing verbs, one way to write the files.
 
-The only module of the library that imports matplotlib; pyplot and global settings are left alone, and a
-figure is drawn inside ``with style():``. Every band and error bar is the 95 % t-interval of the mean over
+With ``charts`` the only module of the library that imports matplotlib; pyplot and global settings are left
+alone, and a figure is drawn inside ``with style():``. Every band and error bar is the 95 % t-interval of the mean over
 seeds.
 """
 
@@ -17,7 +17,6 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -63,9 +62,6 @@ DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1,
 CONTRAST = (("0.15", "-", "o"), (PALETTE[5], DASHES[1], "s"))
 FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
 FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
-
-
-OPERATIONS = {"add": "add", "sub": "subtract", "mul1": "× one digit", "mul2": "× two digits"}
 
 
 @dataclass(frozen=True)
@@ -253,8 +249,8 @@ def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "s
     at = values[parameter].values
     if not at[0] >= 0:
         raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values from 0 on")
-    if at[0] == 0 and len(at) > 1:
-        axes.set_xscale("symlog", linthresh=at[1], linscale=0.6)
+    if at[0] == 0:
+        axes.set_xscale("symlog", linthresh=at[1] if len(at) > 1 else 1.0, linscale=0.6)
     else:
         axes.set_xscale("log")
     curve = curve_with_band(axes, parameter, values, over, **line)
@@ -293,86 +289,6 @@ def level_bars(
     names = [str(name).rsplit(" ", 1) for name in values["level"].values]  # "very hard 1%" on two lines
     axes.set_xticks(range(len(names)), ["\n".join(parts) for parts in names])
     axes.grid(axis="x", visible=False)
-
-
-def contexts(axes: Axes, values: xr.DataArray, look: Look, shift: float = 0.0, over: str = "seed") -> None:
-    """Draw a value of each ``context`` as a marker with its 95 % t-interval, joined within an operation.
-
-    Args:
-        axes: where to draw; contexts stand at 0, 1, 2, ... with a gap of 0.6 between operations.
-        values: dimensions ``context``, named operation_difficulty, and ``over``.
-        look: how it is drawn.
-        shift: how far to the right, so that series do not cover each other.
-        over: the replicates.
-    """
-    interval = t_interval(values, over)
-    operation, difficulty = zip(*(str(name).rsplit("_", 1) for name in values["context"].values), strict=True)
-    order = list(dict.fromkeys(operation))
-    at = np.arange(len(operation)) + 0.6 * np.array([order.index(name) for name in operation])
-    line = look.line()
-    line.pop("first_mark")
-    for i, name in enumerate(order):
-        here = np.flatnonzero(np.array(operation) == name)
-        axes.plot(at[here] + shift, interval["mean"].values[here], markeredgecolor="white", clip_on=False, **line)
-        line["label"] = f"_{i}"  # one entry in the legend
-    if np.isfinite(interval["half_width"].values).any():
-        error = {"ecolor": look.color, "elinewidth": 0.8, "capsize": 1.4, "capthick": 0.8}
-        axes.errorbar(at + shift, interval["mean"].values, interval["half_width"].values, fmt="none", **error)
-    axes.set_xticks(at, difficulty)
-    middle = [at[np.array(operation) == name].mean() for name in order]
-    axes.xaxis.remove_overlapping_locs = False  # an operation stands below its middle difficulty
-    axes.set_xticks(middle, [OPERATIONS.get(name, name) for name in order], minor=True)
-    axes.tick_params(axis="x", which="minor", length=0, pad=13)
-    axes.grid(axis="x", visible=False)
-
-
-def map_by_method(axes: Axes, x: str, values: xr.DataArray, least: float, most: float) -> QuadMesh:
-    """Draw a value as a shade: a row for each method, the first on top, against the coordinate ``x``.
-
-    Args:
-        axes: where to draw; rows stand at 0, 1, 2, ...
-        x: the dimension along the horizontal axis, with rising coordinates.
-        values: dimensions ``method`` and ``x``; NaN stays white.
-        least, most: values of the darkest and the lightest shade.
-    """
-    at = np.asarray(values[x].values, float)
-    middles = (at[1:] + at[:-1]) / 2
-    # the outer cells end at their values: no cost below 0 was run
-    edges = np.concatenate([at[:1], middles, at[-1:]]) if len(at) > 1 else np.array([at[0] - 0.5, at[0] + 0.5])
-    rows = np.arange(values.sizes["method"] + 1) - 0.5
-    limits = {"vmin": float(least), "vmax": float(most), "cmap": "viridis"}
-    shades = axes.pcolormesh(edges, rows, values.transpose("method", x).values, rasterized=True, **limits)
-    axes.set_ylim(rows[-1], rows[0])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.grid(visible=False)
-    return shades
-
-
-def mark_rows(axes: Axes, found: xr.Dataset) -> None:
-    """Mark what ``crossings.descent`` found by ``method`` on a map: a diamond, with its interval as a bar."""
-    limits = axes.get_xlim()
-    for row in range(found.sizes["method"]):
-        at, low, high = (float(found[name][row]) for name in ("at", "low", "high"))
-        if np.isfinite(at):
-            for color, width in (("black", 2.6), ("white", 1.2)):  # seen on every shade
-                axes.plot(np.clip([low, high], *limits), [row, row], color=color, linewidth=width)
-            axes.plot(at, row, "D", color="white", markeredgecolor="black", markersize=4.2, markeredgewidth=0.8)
-
-
-def mark_place(axes: Axes, found: xr.Dataset, **line: Any) -> None:
-    """Draw where ``crossings.descent`` found a curve to cross: a line across the axes, its interval as a band.
-
-    Args:
-        axes: where to draw; their limits stay.
-        found: at, low and high, without dimensions; nothing is drawn where ``at`` is not finite.
-        line: keywords of the line.
-    """
-    at, low, high = (float(found[name]) for name in ("at", "low", "high"))
-    if not np.isfinite(at):
-        return
-    if np.isfinite([low, high]).all():
-        axes.axvspan(low, high, color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
-    axes.axvline(at, **{"color": "0.3", "linestyle": DASHES[3], "linewidth": 0.9, **line})
 
 
 def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:
