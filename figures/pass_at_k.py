@@ -32,7 +32,9 @@ def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
         raise InvalidInput("the figure compares with step 0, which these results do not hold")
     probability = dataset["correct_prob"].astype(np.float64)
     chance = xr.DataArray(pass_at_k(probability.values[..., None], SAMPLES), dims=(*probability.dims, "k"))
-    chance = chance.assign_coords({**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES.astype(int)})
+    chance = chance.assign_coords(
+        {**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES.astype(int)}
+    )
     before = probability.isel(step=0).mean([dim for dim in probability.dims if dim not in ("step", "prompt")])
     hardest = before.values <= before.values.min() + HARDEST
     found = {"all prompts": chance.mean("prompt")}
@@ -48,7 +50,8 @@ def overtaking(chance: xr.DataArray) -> xr.Dataset:
     """
     ahead = chance.isel(step=slice(1, None)) - chance.isel(step=0, drop=True)
     found = crossings.descent(ahead.round(12).assign_coords(k=np.log2(SAMPLES)), "k")
-    return found.assign({name: 2.0 ** found[name].where(found[name] >= 0, -np.inf) for name in ("at", "low", "high")})
+    places = {name: xr.where(found[name] < 0, -np.inf, 2.0 ** found[name]) for name in ("at", "low", "high")}
+    return found.assign(places)
 
 
 def facts(dataset: xr.Dataset) -> dict[str, Any]:

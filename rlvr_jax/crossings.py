@@ -82,7 +82,7 @@ def _descent(means: np.ndarray, place: np.ndarray) -> np.ndarray:
     before = np.maximum(after - 1, 0)
     row = np.arange(len(means))
     above, below = means[row, before], means[row, after]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = above / (above - below)
+    crossed = low.any(1) & (after > 0)
+    share = above / np.where(crossed, above - below, 1.0)
     between = place[before] + share * (place[after] - place[before])
-    return np.where(low.any(1), np.where(after == 0, -np.inf, between), np.inf)
+    return np.where(crossed, between, np.where(low.any(1), -np.inf, np.inf))
