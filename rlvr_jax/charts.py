@@ -83,7 +83,7 @@ def mark_rows(axes: Axes, found: xr.Dataset) -> None:
 
 
 def mark_place(axes: Axes, found: xr.Dataset, **line: Any) -> None:
-    """Draw where ``crossings.descent`` found a curve to cross: a line across the axes, its interval as a band.
+    """Draw where ``crossings.descent`` found a curve to cross: a line from top to bottom, its interval as a band.
 
     Args:
         axes: where to draw; their limits stay.
@@ -93,6 +93,6 @@ def mark_place(axes: Axes, found: xr.Dataset, **line: Any) -> None:
     at, low, high = (float(found[name]) for name in ("at", "low", "high"))
     if not np.isfinite(at):
         return
-    if np.isfinite([low, high]).all():
-        axes.axvspan(low, high, color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
+    if not np.isnan([low, high]).any():
+        axes.axvspan(*np.clip([low, high], *axes.get_xlim()), color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
     axes.axvline(at, **{"color": "0.3", "linestyle": DASHES[3], "linewidth": 0.9, **line})
