@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from rlvr_jax import chain, draws
@@ -18,9 +19,16 @@ from rlvr_jax.advantages import ESTIMATORS, Group
 from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage, overflows, pin, total
 from rlvr_jax.problems import MUL2
+from rlvr_jax.rollouts import Model, Rollouts, Table, by_context, drawn, met, pushes, roll
 
 #: Seeds times steps whose draws are made together, enough to fill vectors and small enough for the cache.
 DRAWS_AT_ONCE = 16
+
+#: The step of draws that are made once in a training.
+_ONCE = np.zeros((1, 1), np.uint32)
+
+#: Contexts in which the expert calls, ``[1, K, 1]``: two-digit multiplications.
+_EXPERT = np.arange(len(chain.CONTEXTS))[None, :, None] >= chain.DIFFICULTIES * MUL2
 
 #: Rollouts of an evaluation that go through a chain together.
 TOGETHER = 128
@@ -28,27 +36,10 @@ TOGETHER = 128
 #: The same for the imitation of the expert, which has no lanes but seeds.
 TAUGHT_TOGETHER = 1024
 
-#: What a step of a rollout draws, in this order.
-DRAWN = ("u_call", "u_own", "u_fail")
-
-
-class Table(NamedTuple):
-    """Problems as the program reads them, S the longest chain.
-
-    Attributes:
-      steps: int32 ``[W, N, S]``, encoded.
-      start: int32 ``[W, N]``.
-      answer: int32 ``[W, N]``.
-    """
-
-    steps: Array
-    start: Array
-    answer: Array
-
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["train", "test", "correct", "bug", "prompt_seed", "answer_seed", "numbers"],
+    data_fields=["train", "test", "model", "prompt_seed", "answer_seed", "numbers"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -58,8 +49,7 @@ class Context:
     Attributes:
       train: The training problems.
       test: The test problems.
-      correct: ``[S, K, W]``, the model's own chance to be right at each place of the chain, by context.
-      bug: ``[S, K, W]``, that plus its chance of a systematic mistake.
+      model: How well the model computes by itself.
       prompt_seed: uint32 ``[W]``.
       answer_seed: uint32 ``[W]``.
       numbers: ``[L]`` by name: lr, call_cost, tool_fail, initial_call_prob, cold_start, sft_lr, batch_size, group_size,
@@ -68,8 +58,7 @@ class Context:
 
     train: Table
     test: Table
-    correct: Array
-    bug: Array
+    model: Model
     prompt_seed: Array
     answer_seed: Array
     numbers: dict[str, Array]
@@ -122,27 +111,13 @@ class Drawn(NamedTuple):
 
     Attributes:
       problem: int32 ``[B, W]``.
-      uniforms: ``[S, 3, G, B, W]``, those of `DRAWN`.
+      uniforms: ``[S, 3, G, B, W]``, those of `rollouts.DRAWN`.
       slip: int32 ``[S, G, B, W]``, indices into `chain.SLIPS`.
     """
 
     problem: Array
     uniforms: Array
     slip: Array
-
-
-class Rollouts(NamedTuple):
-    """What G rollouts of each of B problems did.
-
-    Attributes:
-      words: int32 ``[S, G, B, L]``, see `rlvr_jax.chain`.
-      correct: bool ``[G, B, L]``, whether the final value is the answer.
-      calls: int32 ``[G, B, L]``.
-    """
-
-    words: Array
-    correct: Array
-    calls: Array
 
 
 class Advantage(NamedTuple):
@@ -199,12 +174,11 @@ class Program:
         return max(1, DRAWS_AT_ONCE // self.layout.seeds)
 
     def context(self, inputs: dict[str, Any], shared: dict[str, Any]) -> Context:
-        """The context of one item; the arrays are those of `rlvr_jax.arithmetic.inputs`."""
+        """The context of one item; the arrays are those of `rlvr_jax.arithmetic_world.inputs`."""
         return Context(
             train=jax.tree.map(lambda x: x[inputs["train"]], shared["train"]),
             test=jax.tree.map(lambda x: x[inputs["test"]], shared["test"]),
-            correct=shared["correct"][inputs["model"]].transpose(1, 2, 0),
-            bug=shared["bug"][inputs["model"]].transpose(1, 2, 0),
+            model=jax.tree.map(lambda x: x[inputs["model"]].transpose(1, 2, 0), shared["model"]),
             prompt_seed=inputs["prompt_seed"],
             answer_seed=inputs["answer_seed"],
             numbers=inputs["numbers"],
@@ -212,7 +186,7 @@ class Program:
 
     def start(self, context: Context, stage: Stage) -> State:
         """The state before the first step of reinforcement learning, after the cold start where there is one."""
-        layout, dtype = self.layout, context.correct.dtype
+        layout, dtype = self.layout, context.model.correct.dtype
         theta = stage(initial, context.numbers["initial_call_prob"][None, None])
         if self.examples:
             theta = jnp.where(context.numbers["cold_start"], self._cold_start(theta, context, stage), theta)
@@ -244,9 +218,8 @@ class Program:
 
         words = stage(for_slots, context.prompt_seed, steps)
         problem = draws.choose(words, jnp.full((1, 1), self.train, jnp.int32)).transpose(1, 0, 2)
-        uniforms, slip = self._rollout_draws(
-            context, draws.Stream.ANSWERS, steps, jnp.arange(self.group), jnp.arange(self.batch), stage
-        )
+        samples = jnp.arange(self.group)
+        uniforms, slip = self.drawn(context, draws.Stream.ANSWERS, steps, samples, jnp.arange(self.batch), stage)
         return Drawn(problem, uniforms, slip)
 
     def step(
@@ -274,19 +247,17 @@ class Program:
         memory = [{name: layout.gather(table, rows) for name, table in block.items()} for block in state.memory]
 
         probabilities = stage(_sigmoid, state.theta)
-        steps = stage(lambda steps: layout.spread(steps.transpose(2, 0, 1)), batch.steps)  # [S, B, L]
-        call_prob = stage(lambda table, steps: chain.by_operation(table, chain.operation(steps)), probabilities, steps)
-        rollouts = self._roll(batch, steps, draw.uniforms, draw.slip, call_prob, numbers["tool_fail"], context, stage)
-        worth = stage(self._advantage, rollouts.correct, rollouts.calls, memory, active, numbers)
+        done = roll(layout, batch, probabilities, draw.uniforms, draw.slip, context.model, numbers["tool_fail"], stage)
+        worth = stage(self._advantage, done.correct, done.calls, memory, active, numbers)
 
-        pushes = stage(_pushes, rollouts.words, worth.advantage, call_prob)  # [S, 3, B, L]
+        pushed = stage(pushes, done.words, worth.advantage, done.call_prob)  # [S, 3, B, L]
         update = stage(
-            lambda steps, pushes, numbers: _by_context(steps, pushes) * _scale(numbers), steps, pushes, numbers
+            lambda steps, pushed, numbers: by_context(steps, pushed) * _scale(numbers), done.steps, pushed, numbers
         )
         theta = stage(lambda theta, update, lr: theta + pin(lr * update), state.theta, update, numbers["lr"])
         broken = jnp.any(overflows(theta), (0, 1))
         alive = (state.diverged < 0) & ~broken
-        of_equal, of_mixed = stage(_split, pushes, worth.equal)
+        of_equal, of_mixed = stage(_split, pushed, worth.equal)
         tied, equal = (jnp.sum(x, 0, dtype=jnp.int32) for x in (worth.tied, worth.equal))
         new = State(
             theta=jnp.where(alive, theta, state.theta),
@@ -302,7 +273,7 @@ class Program:
             since=state.since + 1,
             diverged=jnp.where((state.diverged < 0) & broken, step, state.diverged),
         )
-        return new, (rollouts, worth)
+        return new, (done, worth)
 
     def evaluate(self, state: State, context: Context, step: Array, stage: Stage) -> dict[str, Array]:
         """Metrics on the test problems, with the same draws at every evaluation: ``[..., L]`` by name."""
@@ -316,23 +287,13 @@ class Program:
             place = i * together + jnp.arange(together, dtype=jnp.int32)
             real = place < self.test
             problem = jnp.minimum(place, self.test - 1)
-            uniforms, slip = self._rollout_draws(
-                context,
-                draws.Stream.EVALUATION,
-                jnp.zeros((1, 1), jnp.uint32),
-                jnp.arange(self.repeats),
-                problem,
-                stage,
+            uniforms, slip = self.drawn(
+                context, draws.Stream.EVALUATION, _ONCE, jnp.arange(self.repeats), problem, stage
             )
             batch = jax.tree.map(lambda x: jnp.moveaxis(x[:, problem], 0, 1), context.test)  # [B, W, ...]
-            steps = stage(lambda steps: layout.spread(steps.transpose(2, 0, 1)), batch.steps)
-            call_prob = stage(
-                lambda table, steps: chain.by_operation(table, chain.operation(steps)), probabilities, steps
-            )
-            rollouts = self._roll(
-                batch, steps, uniforms[0], slip[0], call_prob, numbers["tool_fail"][None, None], context, stage
-            )
-            counted = (rollouts.correct & real[None, :, None], jnp.where(real[None, :, None], rollouts.calls, 0))
+            fails = numbers["tool_fail"][None, None]
+            done = roll(layout, batch, probabilities, uniforms[0], slip[0], context.model, fails, stage)
+            counted = (done.correct & real[None, :, None], jnp.where(real[None, :, None], done.calls, 0))
             return tuple(count + jnp.sum(x, (0, 1), dtype=jnp.int32) for count, x in zip(counts, counted, strict=True))
 
         none = jnp.zeros(layout.width, jnp.int32)
@@ -373,83 +334,6 @@ class Program:
             "diverged_step": state.diverged,
         }
 
-    def _rollout_draws(
-        self, context: Context, stream: draws.Stream, steps: Array, samples: Array, slots: Array, stage: Stage
-    ) -> tuple[Array, Array]:
-        """For the steps ``[N, 1]``: the uniforms of `DRAWN` ``[N, S, 3, G, B, W]`` and slips ``[N, S, G, B, W]``.
-
-        Word 3 i + c of rollout g belongs to place i and draw c, whatever S, G and B are. A slip is taken from bits
-        of u_own's word that the uniform leaves unused.
-        """
-        places = self.longest
-        pairs = (3 * places + 1) // 2
-
-        def words(seed: Array, steps: Array, samples: Array, slots: Array) -> tuple[Array, Array]:
-            key = draws.step_key(seed[None], stream, steps)
-            sample = samples.astype(jnp.uint32)[None, None, :, None, None]
-            pair = jnp.arange(pairs, dtype=jnp.uint32)[None, :, None, None, None]
-            counter = ((sample << 16) | pair, slots.astype(jnp.uint32)[None, None, None, :, None])
-            return draws.threefry(tuple(half[:, None, None, None] for half in key), counter)
-
-        def made(first: Array, second: Array) -> tuple[Array, Array]:
-            bits = jnp.stack([first, second], 2)
-            bits = bits.reshape((len(first), 2 * pairs, *first.shape[2:]))[:, : 3 * places]
-            bits = bits.reshape((len(first), places, 3, *first.shape[2:]))
-            return draws.uniforms(bits, context.correct.dtype), (bits[:, :, 1] & 3).astype(jnp.int32)
-
-        return stage(made, *stage(words, context.answer_seed, steps, samples, slots))
-
-    def _roll(
-        self,
-        batch: Table,
-        steps: Array,
-        uniforms: Array,
-        slip: Array,
-        call_prob: Array,
-        tool_fail: Array,
-        context: Context,
-        stage: Stage,
-    ) -> Rollouts:
-        """Rollouts of a batch.
-
-        Args:
-          batch: ``[B, W, S]`` and ``[B, W]``.
-          steps: The same steps, ``[S, B, L or 1]``.
-          uniforms, slip: As in `Drawn`.
-          call_prob: ``[S, 3, B, L]``, by difficulty.
-          tool_fail: ``[1, 1, L]``.
-          context: Of the training.
-          stage: Of the program.
-        """
-        layout = self.layout
-        group, width = uniforms.shape[2], call_prob.shape[-1]
-
-        def own(table: Array, steps: Array) -> Array:
-            return layout.spread(chain.by_operation(table, chain.operation(steps.transpose(2, 0, 1))))
-
-        correct, bug = (stage(own, table, batch.steps) for table in (context.correct, context.bug))
-        uniforms, slip = stage(layout.spread, uniforms), stage(layout.spread, slip)
-        start = layout.spread(batch.start[None])
-        first = jnp.broadcast_to(start * 8, (group, *start.shape[1:-1], width))
-
-        def place(word: Array, here: tuple[Array, ...]) -> tuple[Array, Array]:
-            def advanced(word: Array, tool_fail: Array, *here: Array) -> Array:
-                step, drawn, slip, call_prob, correct, bug = here
-                u_call, u_own, u_fail = drawn
-                given = (u_call, u_own, u_fail, slip)
-                return chain.advance(word, step[None], given, call_prob, correct, bug, tool_fail)
-
-            word = stage(advanced, word, tool_fail, *here)
-            return word, word
-
-        last, words = lax.scan(place, first, (steps, uniforms, slip, call_prob, correct, bug))
-        answer = layout.spread(batch.answer[None])
-        return Rollouts(
-            words=words,
-            correct=stage(lambda last, answer: chain.value(last) == answer, last, answer),
-            calls=stage(lambda words: jnp.sum(chain.called(words), 0, dtype=jnp.int32), words),
-        )
-
     def _advantage(
         self,
         correct: Array,
@@ -489,13 +373,12 @@ class Program:
         together = -(-self.epochs // chunks)
         batch, problem = self.examples_of(context), jnp.arange(self.examples)
 
-        def met(first: Array) -> Array:
-            uniforms, slip = self._rollout_draws(
-                context, draws.Stream.SFT, jnp.zeros((1, 1), jnp.uint32), first + jnp.arange(together), problem, stage
-            )
+        def shown(first: Array) -> Array:
+            epochs = first + jnp.arange(together)
+            uniforms, slip = self.drawn(context, draws.Stream.SFT, _ONCE, epochs, problem, stage)
             return self.imitated(batch, uniforms[0], slip[0], context, stage)
 
-        counts = lax.map(met, together * jnp.arange(chunks))
+        counts = lax.map(shown, together * jnp.arange(chunks))
         counts = counts.reshape((chunks * together, *counts.shape[2:]))[: self.epochs]
         return taught(theta, self.layout.spread(counts), context.numbers["sft_lr"][None, None], stage)[-1]
 
@@ -514,13 +397,18 @@ class Program:
           context: Of the training.
           stage: Of the program.
         """
-        alone = replace(self, layout=Layout(1, (("none", self.layout.seeds),)))
-        steps = batch.steps.transpose(2, 0, 1)
-        expert = (chain.operation(steps) == MUL2).astype(uniforms.dtype)[:, None]
-        call_prob = jnp.broadcast_to(expert, (len(steps), chain.DIFFICULTIES, *steps.shape[1:]))
+        alone = Layout(1, (("none", self.layout.seeds),))
+        expert = jnp.broadcast_to(_EXPERT.astype(uniforms.dtype), (*_EXPERT.shape[:2], alone.width))
         never = jnp.zeros((1, 1, 1), uniforms.dtype)
-        rollouts = alone._roll(batch, steps, uniforms, slip, call_prob, never, context, stage)
-        return stage(_met, rollouts.words, steps)
+        done = roll(alone, batch, expert, uniforms, slip, context.model, never, stage)
+        return stage(met, done.words, done.steps)
+
+    def drawn(
+        self, context: Context, stream: draws.Stream, steps: Array, samples: Array, slots: Array, stage: Stage
+    ) -> tuple[Array, Array]:
+        """What the rollouts of some steps draw, see `rollouts.drawn`."""
+        dtype = context.model.correct.dtype
+        return drawn(context.answer_seed, stream, steps, samples, slots, self.longest, dtype, stage)
 
 
 def taught(theta: Array, counts: Array, rate: Array, stage: Stage) -> Array:
@@ -534,10 +422,9 @@ def taught(theta: Array, counts: Array, rate: Array, stage: Stage) -> Array:
       rate: ``[1, 1, L]``.
       stage: Of the program.
     """
-    expert = jnp.arange(len(chain.CONTEXTS))[None, :, None] >= chain.DIFFICULTIES * MUL2
 
     def epoch(theta: Array, count: Array) -> tuple[Array, Array]:
-        missing = expert.astype(theta.dtype) - stage(_sigmoid, theta)
+        missing = _EXPERT.astype(theta.dtype) - stage(_sigmoid, theta)
         theta = stage(lambda theta, missing: theta + pin(rate * (count.astype(theta.dtype) * missing)), theta, missing)
         return theta, theta
 
@@ -559,24 +446,6 @@ def _lanes(x: Array, lanes: slice) -> Array:
     return x if x.shape[-1] == 1 else x[..., lanes]
 
 
-def _pushes(words: Array, advantage: Array, call_prob: Array) -> Array:
-    """Sum over the samples of advantage times score, ``[S, 3, B, L]``, by place and difficulty.
-
-    The score of a decision is call - call_prob, the derivative of its log-probability for theta of its context.
-    """
-    met = chain.difficulty(words)[:, :, None] == jnp.arange(chain.DIFFICULTIES)[None, None, :, None, None]
-    score = chain.called(words).astype(advantage.dtype)[:, :, None] - call_prob[:, None]
-    return total(jnp.where(met, pin(advantage[None, :, None] * score), 0), 1)[:, 0]
-
-
-def _by_context(steps: Array, pushes: Array) -> Array:
-    """Sum of pushes ``[S, 3, B, L]`` over places and problems by context, ``[1, K, L]``."""
-    kind = jnp.arange(len(chain.CONTEXTS) // chain.DIFFICULTIES)[None, :, None, None, None]
-    met = chain.operation(steps)[:, None, None] == kind  # [S, 4, 1, B, L or 1]
-    by_kind = total(jnp.where(met, pushes[:, None], 0), 3)  # [S, 4, 3, 1, L]
-    return total(by_kind.reshape((len(steps), len(chain.CONTEXTS), -1)))
-
-
 def _scale(numbers: dict[str, Array]) -> Array:
     """One over the samples of a step, ``[1, 1, L]``."""
     samples = numbers["batch_size"] * numbers["group_size"]
@@ -587,10 +456,3 @@ def _split(pushes: Array, equal: Array) -> tuple[Array, Array]:
     """Sum of pushes over the groups of equal outcome and over the others, ``[L]`` each; ``equal`` is ``[B, L]``."""
     of_group = total(total(pushes), 1)[0, 0]  # [B, L]
     return total(jnp.where(equal, of_group, 0))[0], total(jnp.where(equal, 0, of_group))[0]
-
-
-def _met(words: Array, steps: Array) -> Array:
-    """How often each context was met, int32 ``[G, K, L]``."""
-    context = chain.DIFFICULTIES * chain.operation(steps)[:, None] + chain.difficulty(words)  # [S, G, B, L]
-    met = context[:, :, None] == jnp.arange(len(chain.CONTEXTS))[None, None, :, None, None]
-    return jnp.sum(met, (0, 3), dtype=jnp.int32)

@@ -22,7 +22,7 @@ from scipy.special import log_softmax
 
 from rlvr_jax import devices, draws, single
 from rlvr_jax.advantages import ESTIMATORS
-from rlvr_jax.bandit_program import Program
+from rlvr_jax.bandit_program import Program, thresholds
 from rlvr_jax.grid import Grid
 from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage
@@ -368,8 +368,10 @@ def _replayed(program: Program, inputs: Any, shared: Any, draw: Any, counted: Ar
     context, stage = program.context(inputs, shared), Stage(go)
 
     def trained(state: Any, draw: Any, number: Array, last: Array) -> tuple[Any, Array]:
-        state, thresholds = program.step(state, context, draw, number, last, stage)
-        return state, jnp.sum(draw[1] > thresholds[:, None, :, 0], -1, dtype=jnp.int32) - 1  # [B, G]
+        state, (weight, ends) = program.step(state, context, draw, number, last, stage)
+        limits = thresholds(weight, ends, program.answers)[:, None, :, 0]
+        scaled = draw[1] * ends[:, -1:, :1]  # [B, G, 1]
+        return state, jnp.sum(scaled > limits, -1, dtype=jnp.int32) - 1
 
     def step(state: Any, now: Any) -> Any:
         number, draw, counted = now

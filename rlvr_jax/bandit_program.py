@@ -16,13 +16,10 @@ from jax import Array
 from rlvr_jax import draws
 from rlvr_jax.advantages import ESTIMATORS, Group
 from rlvr_jax.lanes import Layout
-from rlvr_jax.numerics import Stage, largest, overflows, pin, prefix, total
+from rlvr_jax.numerics import RUN, Stage, largest, overflows, pin, run_ends, running_sums, total
 
 #: Difficulty levels of the task.
 LEVELS = 4
-
-#: Thresholds in one run of `numerics.prefix`.
-LONGEST_RUN = 17
 
 #: Seeds times steps whose draws are made together, enough to fill vectors and small enough for the cache.
 DRAWS_AT_ONCE = 256
@@ -135,7 +132,7 @@ class Learned(NamedTuple):
       squares: ``[B, 1, L]``, squared norm of each slot's gradient; 0 unless asked for.
       tied: bool ``[B, 1, L]``, groups whose rewards are all equal.
       memory: As in `Slots`, updated.
-      thresholds: What answers were drawn by, see `_thresholds`.
+      drawn_by: The first arguments of `thresholds`.
     """
 
     terms: tuple[Any, ...]
@@ -144,7 +141,7 @@ class Learned(NamedTuple):
     squares: Array
     tied: Array
     memory: list[dict[str, Array]]
-    thresholds: Array
+    drawn_by: tuple[Array, Array]
 
 
 class Advantage(NamedTuple):
@@ -271,7 +268,7 @@ class Program:
         step: Array,
         last: Array,
         stage: Stage,
-    ) -> tuple[State, Array]:
+    ) -> tuple[State, tuple[Array, Array]]:
         """One training step.
 
         Args:
@@ -283,8 +280,7 @@ class Program:
           stage: Of the program.
 
         Returns:
-          The state after the step and the thresholds ``[B, > M, L]`` that answers were drawn by: a sample with
-          uniform u is answer ``sum(u > thresholds) - 1``.
+          The state after the step and what answers were drawn by, the first arguments of `thresholds`.
         """
         layout = self.layout
         numbers = {name: x[None, None] for name, x in context.numbers.items()}
@@ -328,7 +324,7 @@ class Program:
             grad_norm=jnp.where(last, norm[0, 0], state.grad_norm),
             diverged=jnp.where((state.diverged < 0) & broken, step, state.diverged),
         )
-        return state, learned.thresholds
+        return state, learned.drawn_by
 
     def _samples(self, uniforms: Array, numbers: dict[str, Array]) -> Array:
         """Uniforms ``[B, G, L]`` (``[B, G, 1]`` where all lanes share them); those beyond a lane's group are -2."""
@@ -341,12 +337,15 @@ class Program:
         self, slots: Slots, h: Array, hack_reward: Array, numbers: dict[str, Array], last: Array, stage: Stage
     ) -> Learned:
         """What the slots of a batch learn; no slot knows of another."""
-        policy, log_norm = _softmax(slots.logits, h, stage)
-        thresholds = stage(_thresholds, policy)
-        above = stage(_above, thresholds, slots.samples)
+        highest = stage(lambda x, h: largest(_hacked(x, h), 1), slots.logits, h)
+        weight = stage(_weights, slots.logits, h, highest)
+        ends = run_ends(weight, stage)
+        above = stage(partial(_above, answers=self.answers), weight, ends, slots.samples)
         advantage = stage(self._advantage, above, slots, hack_reward, numbers)
-        distance = None if slots.log_ref is None else _kl_gradient(slots, policy, log_norm, h, stage)
-        terms = (above, policy, advantage.by_class, advantage.over_group, slots.active, distance, numbers)
+        norm = ends[:, -1:]
+        distance = None if slots.log_ref is None else _kl_gradient(slots, weight, highest, norm, h, stage)
+        share = stage(lambda over_group, norm: over_group * (1 / norm), advantage.over_group, norm)
+        terms = (above, weight, advantage.by_class, share, slots.active, distance, numbers)
         return Learned(
             terms=terms,
             of_h=stage(lambda *terms: _gradient(*terms, answers=slice(1, 2)), *terms),
@@ -354,7 +353,7 @@ class Program:
             squares=stage.when(last, lambda *terms: total(_squared(_gradient(*terms)), 1), *terms),
             tied=advantage.tied,
             memory=advantage.memory,
-            thresholds=thresholds,
+            drawn_by=(weight, ends),
         )
 
     def _advantage(self, above: Array, slots: Slots, hack_reward: Array, numbers: dict[str, Array]) -> Advantage:
@@ -460,32 +459,40 @@ def _softmax(logits: Array, h: Array, stage: Stage) -> tuple[Array, Array]:
     return policy, stage(lambda highest, norm: highest + jnp.log(norm), highest, norm)
 
 
-def _runs(answers: int) -> tuple[int, int]:
-    """Into how many runs, of which length, the M + 1 thresholds of M answers are cut."""
-    runs = -(-(answers + 1) // LONGEST_RUN)
-    return runs, -(-(answers + 1) // runs)
+def _weights(logits: Array, h: Array, highest: Array) -> Array:
+    """Probabilities times their sum, the largest 1, ``[B, M, L]``; 0 beyond the last answer up to a whole run."""
+    weight = jnp.exp(_hacked(logits, h) - highest)
+    return jnp.pad(weight, ((0, 0), (0, -weight.shape[1] % RUN), (0, 0)))
 
 
-def _thresholds(policy: Array) -> Array:
-    """-1, then the cumulative probabilities of all answers but the last, then at least one 2: ``[B, > M, L]``."""
-    answers = policy.shape[1]
-    runs, length = _runs(answers)
-    padded = jnp.pad(policy, ((0, 0), (0, runs * length - answers), (0, 0)))
-    sums = jnp.stack(prefix(padded, runs), 2).reshape(padded.shape)
-    place = jnp.arange(padded.shape[1])[None, :, None]
-    return jnp.where(place == 0, -1, jnp.where(place >= answers, 2, sums))
+def thresholds(weight: Array, ends: Array, answers: int) -> Array:
+    """The sum of the weights before each answer, ``[B, >= M, L]``: -1 for the first, infinite beyond the last.
+
+    A sample with uniform u is answer ``sum(u * ends[:, -1] > thresholds) - 1``.
+    """
+    place = jnp.arange(weight.shape[1])[None, :, None]
+    return jnp.where(place == 0, -1, jnp.where(place >= answers, jnp.inf, running_sums(weight, ends)))
 
 
-def _above(thresholds: Array, samples: Array) -> Array:
-    """Samples above each threshold, int32 ``[B, > M, L]``: answer j was drawn n[j] - n[j + 1] times."""
-    above = jnp.zeros(thresholds.shape, jnp.int32)
+def _above(weight: Array, ends: Array, samples: Array, answers: int) -> Array:
+    """Samples above each threshold, a small whole number ``[B, M + 1, L]``: answer j was drawn n[j] - n[j + 1] times.
+
+    Samples are negative beyond a lane's group, and above no threshold.
+    """
+    limits = thresholds(weight, ends, answers)
+    above = jnp.zeros(limits.shape, jnp.int32)
+    scaled = samples * ends[:, -1:]
     for g in range(samples.shape[1]):
-        above = above + (samples[:, g : g + 1] > thresholds)
-    return above
+        above = above + (scaled[:, g : g + 1] > limits).astype(jnp.int32)
+    if samples.shape[1] < 2**8:
+        above = above.astype(jnp.uint8)  # a quarter of the memory traffic
+    return jnp.concatenate([above[:, :answers], jnp.zeros_like(above[:, :1])], 1)
 
 
-def _kl_gradient(slots: Slots, policy: Array, log_norm: Array, h: Array, stage: Stage) -> Array:
+def _kl_gradient(slots: Slots, weight: Array, highest: Array, norm: Array, h: Array, stage: Stage) -> Array:
     """Gradient of KL(π || ref) for the logits, ``[B, M, L]``."""
+    policy = stage(lambda weight, norm: pin(weight[:, : slots.logits.shape[1]] * (1 / norm)), weight, norm)
+    log_norm = stage(lambda highest, norm: highest + jnp.log(norm), highest, norm)
     ratio = stage(
         lambda x, h, log_norm, ref: (_hacked(x, h) - log_norm) - ref, slots.logits, h, log_norm, slots.log_ref
     )
@@ -495,9 +502,9 @@ def _kl_gradient(slots: Slots, policy: Array, log_norm: Array, h: Array, stage: 
 
 def _gradient(
     above: Array,
-    policy: Array,
+    weight: Array,
     by_class: Array,
-    over_group: Array,
+    share: Array,
     active: Array | None,
     distance: Array | None,
     numbers: dict[str, Array],
@@ -507,11 +514,11 @@ def _gradient(
 
     The score-function gradient (1/G) Σᵢ Aᵢ (onehot(yᵢ) - π) on counts, less kl_coef times the gradient of the KL.
     """
-    count = above[:, : policy.shape[1]] - above[:, 1 : policy.shape[1] + 1]
-    answer = jnp.arange(policy.shape[1])[None, answers, None]
+    count = (above[:, :-1] - above[:, 1:])[:, answers].astype(weight.dtype)
+    answer = jnp.arange(above.shape[1] - 1)[None, answers, None]
     correct, hack, wrong = by_class[:, 0:1], by_class[:, 1:2], by_class[:, 2:3]
     advantage = jnp.where(answer == 0, correct, jnp.where(answer == 1, hack, wrong))
-    gradient = pin(count[:, answers].astype(policy.dtype) * advantage) - pin(policy[:, answers] * over_group)
+    gradient = pin(count * advantage) - pin(weight[:, : above.shape[1] - 1][:, answers] * share)
     if distance is None:
         return gradient
     penalised = numbers["kl_coef"] > 0 if active is None else (numbers["kl_coef"] > 0) & active

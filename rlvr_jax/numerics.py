@@ -5,7 +5,7 @@ reorder a float ``reduce`` with the shape, contract ``a * b + c`` into one round
 broadcast division, and evaluate one expression again inside several kernels. The functions here leave it no choice:
 
 * `total` and `largest` combine along an axis in a fixed order, a halving tree over a zero-padded power of two;
-* `prefix` gives running sums in a fixed order that never decrease for terms >= 0;
+* `run_ends` and `running_sums` give running sums in a fixed order that never decrease for terms >= 0;
 * `pin` keeps a product that feeds an addition from being contracted with it;
 * `Stage` makes a function a kernel group of its own, so that nothing outside is fused into it, and nothing in it is
   computed twice. This is what makes the core fast as well: without it, XLA's CPU fusion evaluates a softmax's
@@ -97,31 +97,66 @@ def _padded(x: Array, axis: int, extra: int, value: float) -> Array:
     return lax.concatenate([x, jnp.full(shape, value, x.dtype)], axis)
 
 
-def prefix(x: Array, runs: int) -> list[Array]:
-    """Sums of the terms before each term along axis 1, in a fixed order; they never decrease where ``x >= 0``.
+#: Terms in one run of a running sum, and runs whose ends are summed up one after another.
+RUN, CHAINED = 4, 16
 
-    The axis is cut into runs. A sum is the sum over the runs before its own plus the sum within its run. Both parts
-    never decrease, and rounding keeps order, so neither does their sum: inverse-CDF sampling needs that.
+
+def run_sums(terms: Array) -> Array:
+    """Sums of each `RUN` terms along axis 1, in order.
+
+    >>> run_sums(jnp.arange(8.0)[None, :, None])[0, :, 0].tolist()
+    [6.0, 22.0]
+    """
+    split = terms.reshape((terms.shape[0], -1, RUN, terms.shape[2]))
+    sums = split[:, :, 0]
+    for i in range(1, RUN):
+        sums = sums + split[:, :, i]
+    return sums
+
+
+def running_sums(terms: Array, ends: Array) -> Array:
+    """The sum of the terms before each term along axis 1; never decreasing where the terms are >= 0.
+
+    A sum is that of the runs before its own, an entry of ``ends``, plus the terms of its run, cut where rounding would
+    carry it beyond the end of its run. Within a run, rounding keeps order. Inverse-CDF sampling needs that.
 
     Args:
-      x: ``[B, runs * R, L]``.
-      runs: How many runs; with few, long ones little is done at once, with many, short ones their ends take longer.
+      terms: ``[B, RUN * R, L]``.
+      ends: ``[B, R + 1, L]``, the sum before each run and of all, of `run_ends`.
 
-    Returns:
-      R arrays ``[B, runs, L]``: entry a of array j is the sum of the first ``a * R + j`` terms.
-
-    >>> [s[0, :, 0].tolist() for s in prefix(jnp.array([[[1.0], [2.0], [3.0], [4.0]]]), 2)]
-    [[0.0, 3.0], [1.0, 6.0]]
+    >>> running_sums(jnp.ones((1, 8, 1)), jnp.array([0.0, 4.0, 8.0])[None, :, None])[0, :, 0].tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     """
-    terms = x.reshape((x.shape[0], runs, -1, x.shape[2]))
-    within = [terms[:, :, 0]]
-    for j in range(1, terms.shape[2]):
-        within.append(within[-1] + terms[:, :, j])
-    before = [jnp.zeros_like(within[0][:, :1])]
-    for a in range(runs - 1):
-        before.append(before[-1] + within[-1][:, a : a + 1])
-    ends = lax.concatenate(before, 1)
-    return [ends, *(ends + part for part in within[:-1])]
+    split = terms.reshape((terms.shape[0], -1, RUN, terms.shape[2]))
+    place = jnp.arange(RUN)[None, None, :, None]
+    within = jnp.zeros_like(split)
+    for i in range(RUN - 1):
+        within = within + jnp.where(place > i, split[:, :, i : i + 1], 0)
+    return jnp.minimum(ends[:, :-1, None] + within, ends[:, 1:, None]).reshape(terms.shape)
+
+
+def run_ends(terms: Array, stage: "Stage") -> Array:
+    """Sums along axis 1 before each run of `RUN` terms and of all terms, ``[B, R + 1, L]`` for ``[B, RUN * R, L]``.
+
+    In a fixed order, by runs of runs; they never decrease where the terms are >= 0.
+    """
+    sums = stage(run_sums, terms)
+    count = sums.shape[1]
+    if count > CHAINED:
+        whole = _padded(sums, 1, -count % RUN, 0)
+        return stage(
+            lambda whole, ends: lax.concatenate([running_sums(whole, ends)[:, :count], ends[:, -1:]], 1),
+            whole,
+            run_ends(whole, stage),
+        )
+
+    def chain(sums: Array) -> Array:
+        before = [jnp.zeros_like(sums[:, :1])]
+        for i in range(count):
+            before.append(before[-1] + sums[:, i : i + 1])
+        return lax.concatenate(before, 1)
+
+    return stage(chain, sums)
 
 
 class Stage:

@@ -87,12 +87,13 @@ class Problems:
     @cached_property
     def answer(self) -> np.ndarray:
         """int64 ``[N]``, the exact results."""
-        for value in _values(self.start, self.op, self.operand):
-            answer = value
-        return answer
+        return list(_values(self.start, self.op, self.operand))[-1]
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} problems of up to {self.length.max()} steps>"
 
     def canonical(self) -> dict[str, Any]:
         """Size and content hash, as JSON: equal sets are equal here, however wide their arrays are."""

@@ -148,9 +148,9 @@ class World:
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
     """``value`` as an int from ``least`` to ``most``, or a sentence that says what it must be."""
-    number = isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-    if number and value >= least and (most is None or value <= most):
-        return int(value)
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool | np.bool_) else None
+    if number is not None and number >= least and (most is None or number <= most):
+        return number
     allowed = f"at least {least}" if most is None else f"from {least} to {most}"
     raise InvalidInput(f"{name} is {value!r}; it must be a whole number {allowed}")
 

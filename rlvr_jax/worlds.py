@@ -1,10 +1,10 @@
 """The registry of worlds. To add one, write its module and a row here."""
 
-from rlvr_jax import arithmetic, bandit
+from rlvr_jax import arithmetic_world, bandit
 from rlvr_jax.grid import nearest
 from rlvr_jax.types import InvalidInput, World
 
-WORLDS: dict[str, World] = {world.name: world for world in (bandit.WORLD, arithmetic.WORLD)}
+WORLDS: dict[str, World] = {world.name: world for world in (bandit.WORLD, arithmetic_world.WORLD)}
 
 
 def world(name: str) -> World:

@@ -242,7 +242,7 @@ def test_facts_of_the_default_task():
         (lambda: bandit.replay(bandit.make_task(), [[0]], np.full((1, 1, 2), 2.0), method="none", lr=1), "[0, 1]"),
         (lambda: bandit.replay(bandit.make_task(), [["a"]], np.zeros((1, 1, 2)), method="none", lr=1), "prompts is"),
         (lambda: bandit.replay(bandit.make_task(), [[0]], [[[0.1], [0.2, 0.3]]], method="none", lr=1), "uniforms is"),
-        (lambda: final("none", lr=0.1, steps=3), "steps follows from the draws"),
+        (lambda: final("none", lr=0.1, steps=3), "steps follows from other arguments"),
         (lambda: bandit.train(None, steps=2, method="none", lr=1), "task is None; it must be a Task"),
         (lambda: bandit.train(bandit.make_task(), steps=2, method="none", lr=1, tied={}), "tied is no argument"),
         (lambda: bandit.make_task(10**12), "prompts is 1000000000000; it must be a whole number"),

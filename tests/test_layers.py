@@ -36,13 +36,15 @@ LAYERS = {
     "schedules": {"numpy"},
     "lanes": {"jax"},
     "chain": {"jax", "numpy"},
+    "rollouts": {"jax"},
     "advantages": {"jax", "numpy"},
     "grid": {"numpy"},
     "engine": {"jax", "numpy"},
     "single": {"jax", "numpy"},
     "bandit_program": {"jax"},
     "bandit": {"jax", "numpy", "scipy"},
-    "arithmetic_program": {"jax"},
+    "arithmetic_program": {"jax", "numpy"},
+    "arithmetic_world": {"numpy"},
     "arithmetic": {"jax", "numpy"},
     "worlds": set(),
     "plan": {"numpy"},
@@ -57,7 +59,7 @@ LAYERS = {
 }
 
 #: Arithmetic on lanes, in which a float reduction would depend on the shape. `numerics` holds the pinned ones.
-CORE = ["advantages", "arithmetic_program", "bandit_program", "chain", "draws", "lanes"]
+CORE = ["advantages", "arithmetic_program", "bandit_program", "chain", "draws", "lanes", "rollouts"]
 
 #: Functions of core modules that run on the host, in NumPy.
 ON_THE_HOST = {("advantages", "advantage")}
