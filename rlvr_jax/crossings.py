@@ -4,6 +4,9 @@ A cost at which calling ends, a step at which one training overtakes another, a 
 model does: each is the place at which a mean, or a mean of paired differences, has gone from above 0 to below.
 """
 
+import math
+from functools import lru_cache
+
 import numpy as np
 import xarray as xr
 
@@ -50,11 +53,9 @@ def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
         if len(kept) > 0:
             found[(0, *index)] = _descent(kept.mean(0)[None], place)[0]
         if len(kept) > 1:
-            draws = np.random.default_rng(RESAMPLING_SEED).integers(len(kept), size=(RESAMPLES, len(kept)))
-            counts = (draws[:, :, None] == np.arange(len(kept))).sum(1)  # how often each seed was drawn
-            places = np.sort(_descent(counts @ kept / len(kept), place))
-            tail = (1 - LEVEL) / 2 * (RESAMPLES - 1)
-            found[(1, *index)], found[(2, *index)] = places[round(tail)], places[round(RESAMPLES - 1 - tail)]
+            places = np.sort(_descent(_counts(len(kept)) @ kept / len(kept), place))
+            tail = math.floor((RESAMPLES + 1) * (1 - LEVEL) / 2)  # no interpolation: some may be infinite
+            found[(1, *index)], found[(2, *index)] = places[tail - 1], places[-tail]
     coords = {dim: runs[dim] for dim in others if dim in runs.coords}
     named = {name: (others, numbers) for name, numbers in zip(("at", "low", "high"), found, strict=True)}
     return xr.Dataset({**named, "n": (others, n)}, coords)
@@ -73,6 +74,14 @@ def about_interval(found: xr.Dataset) -> str:
         return ""
     level = f"{LEVEL * 100:.0f} % percentile bootstrap interval"
     return f" Its band or bar is a {level} over {n} seeds ({RESAMPLES:,} resamples)."
+
+
+@lru_cache(maxsize=2)
+def _counts(n: int) -> np.ndarray:
+    """How often each of ``n`` seeds is in each resample, ``[R, n]``."""
+    drawn = np.random.default_rng(RESAMPLING_SEED).integers(n, size=(RESAMPLES, n))
+    places = drawn + n * np.arange(RESAMPLES)[:, None]
+    return np.bincount(places.ravel(), minlength=n * RESAMPLES).reshape(RESAMPLES, n).astype(np.float64)
 
 
 def _descent(means: np.ndarray, place: np.ndarray) -> np.ndarray:
