@@ -31,14 +31,13 @@ def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
     if dataset["step"][0] != 0:
         raise InvalidInput("the figure compares with step 0, which these results do not hold")
     probability = dataset["correct_prob"].astype(np.float64)
-    chance = xr.DataArray(pass_at_k(probability.values[..., None], SAMPLES), dims=(*probability.dims, "k"))
-    chance = chance.assign_coords(
-        {**{str(dim): probability[dim] for dim in probability.dims}, "k": SAMPLES.astype(int)}
-    )
+    run = np.isfinite(probability)  # cells that were not run stay NaN
+    samples = xr.DataArray(SAMPLES, {"k": SAMPLES.astype(int)}, "k")
+    chance = xr.apply_ufunc(pass_at_k, probability.where(run, 0.0), samples).where(run)
     before = probability.isel(step=0).mean([dim for dim in probability.dims if dim not in ("step", "prompt")])
-    hardest = before.values <= before.values.min() + HARDEST
+    hardest = (before <= before.min() + HARDEST).values
     found = {"all prompts": chance.mean("prompt")}
-    if not hardest.all():
+    if hardest.any() and not hardest.all():
         found["the hardest prompts"] = chance.isel(prompt=hardest).mean("prompt")
     return found
 

@@ -123,6 +123,16 @@ def test_a_figure_of_one_seed_has_no_interval(name: str) -> None:
     script(name).draw(RESULTS[name]().isel(seed=[0]))
 
 
+@pytest.mark.parametrize("name", RESULTS)
+def test_seeds_that_were_not_run_do_not_count(name: str) -> None:
+    dataset, module = RESULTS[name](), script(name)
+    floats = {v: dataset[v].where(dataset["seed"] > 0) for v in dataset.data_vars if dataset[v].dtype.kind == "f"}
+    numbers = module.facts(dataset.assign(floats))["numbers"]
+    module.draw(dataset.assign(floats))
+    rest = module.facts(dataset.isel(seed=slice(1, None)))["numbers"]
+    assert json.dumps(numbers) == json.dumps(rest)
+
+
 def test_tool_cost_draws_curves_and_contexts() -> None:
     dataset = RESULTS["tool_cost"]()
     module = script("tool_cost")
