@@ -15,7 +15,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 NEEDS = {"dims": ("method", "step"), "panels": ("reward_offset",), "variables": ("accuracy",)}
 
@@ -23,7 +23,7 @@ NEEDS = {"dims": ("method", "step"), "panels": ("reward_offset",), "variables": 
 def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: accuracy at the last step by method, with its spread between seeds."""
     dataset = figure_script.prepare(dataset, NEEDS)
-    final = captions.records(t_interval(dataset["accuracy"].isel(step=-1)))
+    final = captions.records(printed_mean(dataset["accuracy"].isel(step=-1)))
     return captions.caption(dataset, "Accuracy over all prompts during training.", {"final_accuracy": final})
 
 

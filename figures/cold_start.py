@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, charts, crossings, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 NEEDS = {"dims": ("cold_start", "step", "context"), "variables": ("accuracy", "call_prob")}
 LABELS = {False: "RL alone", True: "cold start, then RL"}
@@ -41,10 +41,10 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     if found is not None:
         what += f" The dotted line is the step at which RL alone overtakes.{crossings.about_interval(found)}"
     numbers = {
-        "accuracy": captions.records(t_interval(dataset["accuracy"])),
+        "accuracy": captions.records(printed_mean(dataset["accuracy"])),
         "overtaking_step": captions.places(found) if found is not None else [],
-        "first_call_prob": captions.records(t_interval(dataset["call_prob"].isel(step=0))),
-        "final_call_prob": captions.records(t_interval(dataset["call_prob"].isel(step=-1))),
+        "first_call_prob": captions.records(printed_mean(dataset["call_prob"].isel(step=0))),
+        "final_call_prob": captions.records(printed_mean(dataset["call_prob"].isel(step=-1))),
     }
     return captions.caption(dataset, what, numbers)
 

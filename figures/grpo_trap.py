@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 CURVES = {
     "accuracy": "accuracy\n(fraction correct)",
@@ -44,10 +44,10 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     )
     numbers = {
         "before_training": {
-            name: captions.records(t_interval(dataset[name].isel(step=0))) for name in ("accuracy", "calls")
+            name: captions.records(printed_mean(dataset[name].isel(step=0))) for name in ("accuracy", "calls")
         },
-        **{f"first_{name}": captions.records(t_interval(first[name])) for name in ("equal_outcome_frac", *PUSHES)},
-        **{f"final_{name}": captions.records(t_interval(dataset[name].isel(step=-1))) for name in (*CURVES, *PUSHES)},
+        **{f"first_{name}": captions.records(printed_mean(first[name])) for name in ("equal_outcome_frac", *PUSHES)},
+        **{f"final_{name}": captions.records(printed_mean(dataset[name].isel(step=-1))) for name in (*CURVES, *PUSHES)},
     }
     return captions.caption(dataset, what, numbers)
 

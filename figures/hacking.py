@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 ENDS = {
     "final accuracy\nand reward": {"verifier_reward": "verifier's reward", "accuracy": "accuracy (truly correct)"},
@@ -36,9 +36,9 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     gap = final["verifier_reward"] - final["accuracy"]
     spread = final["hack_rate_unseen"] - final["hack_rate_seen"]
     numbers = {
-        "reward_above_accuracy": captions.records(t_interval(gap)),
-        "hack_rate_unseen_above_seen": captions.records(t_interval(spread)),
-        **{f"final_{name}": captions.records(t_interval(final[name])) for name in (*PAIRED, "h")},
+        "reward_above_accuracy": captions.records(printed_mean(gap)),
+        "hack_rate_unseen_above_seen": captions.records(printed_mean(spread)),
+        **{f"final_{name}": captions.records(printed_mean(final[name])) for name in (*PAIRED, "h")},
     }
     return captions.caption(dataset, what, numbers)
 

@@ -14,7 +14,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.selection import select_then_report
+from rlvr_jax.stats.summaries import printed_mean
 
 NEEDS = {"dims": ("method", "lr", "step"), "variables": ("accuracy",)}
 
@@ -29,18 +30,15 @@ def best(final: xr.DataArray) -> list[dict[str, Any]]:
         For each method its name, ``lr``, and mean, half_width, sd and n over the seeds that did not choose;
         nothing with fewer than two seeds.
     """
-    half = final.sizes.get("seed", 1) // 2
-    if half == 0:
+    if final.sizes.get("seed", 1) < 2:
         return []
-    choosing = t_interval(final.isel(seed=slice(None, half)))["mean"]
-    reporting = t_interval(final.isel(seed=slice(half, None)))
+    chosen = select_then_report(final, "lr", method="t")
+    chosen = chosen.assign(half_width=(chosen["high"] - chosen["low"]) / 2)
     rows = []
-    for method in final["method"].values:
-        mean = choosing.sel({"method": method}).dropna("lr")
-        if mean.size > 0:
-            chosen = reporting.sel({"method": method, "lr": mean.idxmax("lr")})
-            place = {"method": str(method), "lr": float(chosen["lr"])}
-            rows += [{**place, **row} for row in captions.records(chosen)]
+    for method in chosen["method"].values:
+        cell = chosen.sel({"method": method})
+        place = {"method": str(method), "lr": float(cell["chosen"])}
+        rows += [{**place, **row} for row in captions.records(cell)]
     return rows
 
 
@@ -53,7 +51,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     if rings:
         what += " A ring is the best learning rate of a method, chosen on the first half of the seeds,"
         what += " at its mean over the second half."
-    numbers = {"best_on_other_seeds": rings, "final_accuracy": captions.records(t_interval(final))}
+    numbers = {"best_on_other_seeds": rings, "final_accuracy": captions.records(printed_mean(final))}
     return captions.caption(dataset, what, numbers)
 
 

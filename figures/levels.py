@@ -15,7 +15,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 NEEDS = {
     "dims": ("method", "step", "level"),
@@ -29,7 +29,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     dataset = figure_script.prepare(dataset, NEEDS)
     final = dataset["accuracy_by_level"].isel(step=-1)
     what = f"Accuracy by level after {int(final['step'])} training steps."
-    return captions.caption(dataset, what, {"final_accuracy_by_level": captions.records(t_interval(final))})
+    return captions.caption(dataset, what, {"final_accuracy_by_level": captions.records(printed_mean(final))})
 
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
@@ -44,7 +44,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         for axes, (offset, values) in zip(panels, offsets, strict=True):
             plots.level_bars(axes, values.isel(step=-1), looks)
             if values["step"][0] == 0:
-                untrained = t_interval(values.isel(step=0))["mean"].mean("method").values
+                untrained = printed_mean(values.isel(step=0))["estimate"].mean("method").values
                 at = range(len(untrained))
                 axes.hlines(untrained, [i - 0.46 for i in at], [i + 0.46 for i in at], "black", lw=1.0)
                 axes.plot([], [], color="black", linewidth=1.0, label="before training")

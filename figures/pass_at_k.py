@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, charts, crossings, figure_script, pass_at_k, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 NEEDS = {"dims": ("method", "step", "prompt"), "variables": ("correct_prob",), "most": {"step": 8}}
@@ -69,7 +69,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     numbers = {
         "untrained_overtakes": {name: captions.places(places) for name, places in crossed.items()},
         "pass_at_k": {
-            name: captions.records(t_interval(chance.sel(k=[1, 16, 256, 1024]))) for name, chance in found.items()
+            name: captions.records(printed_mean(chance.sel(k=[1, 16, 256, 1024]))) for name, chance in found.items()
         },
     }
     return captions.caption(dataset, what, numbers)

@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from rlvr_jax import captions, charts, crossings, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 MAPS = {"accuracy": "final accuracy\n(fraction correct)", "calls": "final calls\nper problem"}
 NEEDS = {"dims": ("method", "call_cost", "step"), "panels": ("cold_start",), "variables": tuple(MAPS)}
@@ -30,7 +30,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     dataset = figure_script.prepare(dataset, NEEDS).sortby("call_cost")
     final = dataset.isel(step=-1)
     found = giving_up(dataset)
-    widest = {name: float(t_interval(final[name])["half_width"].max()) for name in MAPS}
+    widest = {name: float(printed_mean(final[name])["half_width"].max()) for name in MAPS}
     what = (
         f"Accuracy and calls after {int(final['step'])} training steps, by method and cost of a call. A diamond is "
         f"the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
@@ -43,7 +43,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         )
     numbers = {
         "giving_up_cost": captions.places(found),
-        **{f"final_{name}": captions.records(t_interval(final[name])) for name in MAPS},
+        **{f"final_{name}": captions.records(printed_mean(final[name])) for name in MAPS},
     }
     return captions.caption(dataset, what, numbers)
 
@@ -62,7 +62,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
         for row, (name, label) in enumerate(MAPS.items()):
             panels = grid[row] if beside else grid[row * len(starts) : (row + 1) * len(starts), 0]
-            values = t_interval(dataset[name].isel(step=-1))["mean"]
+            values = printed_mean(dataset[name].isel(step=-1))["estimate"]
             for axes, (start, _) in zip(panels, starts, strict=True):
                 here = {} if start is None else {"cold_start": start}
                 shades = charts.map_by_method(axes, "call_cost", values.sel(here), values.min(), values.max())

@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 CURVES = {"accuracy": "accuracy\n(fraction correct)", "hack_rate": "hack rate\n(fraction)"}
 NEEDS = {"dims": ("method", "hack_reward", "step"), "variables": tuple(CURVES), "most": {"hack_reward": 8}}
@@ -57,8 +57,8 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         )
     numbers = {
         "last_flawed_step": repairs(dataset),
-        "recovered_accuracy": captions.records(t_interval(gained)) if gained is not None else [],
-        **{f"final_{name}": captions.records(t_interval(dataset[name].isel(step=-1))) for name in CURVES},
+        "recovered_accuracy": captions.records(printed_mean(gained)) if gained is not None else [],
+        **{f"final_{name}": captions.records(printed_mean(dataset[name].isel(step=-1))) for name in CURVES},
     }
     return captions.caption(dataset, what, numbers)
 

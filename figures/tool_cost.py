@@ -14,7 +14,7 @@ import xarray as xr
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, charts, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 NEEDS = {
     "dims": ("call_cost", "step", "context"),
@@ -33,8 +33,8 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         f"calculator in each context after {int(last['step'])} training steps; {captions.DIFFICULTY}"
     )
     numbers = {
-        "before_training": {name: captions.records(t_interval(dataset[name].isel(step=0))) for name in CURVES},
-        **{f"final_{name}": captions.records(t_interval(last[name])) for name in (*CURVES, "call_prob")},
+        "before_training": {name: captions.records(printed_mean(dataset[name].isel(step=0))) for name in CURVES},
+        **{f"final_{name}": captions.records(printed_mean(last[name])) for name in (*CURVES, "call_prob")},
     }
     return captions.caption(dataset, what, numbers)
 

@@ -17,7 +17,7 @@ import xarray as xr
 from matplotlib.figure import Figure, SubFigure
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 
 VARIABLES = ("accuracy", "accuracy_by_level", "zero_frac")
 NEEDS = {"dims": ("method", "group_size", "step", "level"), "variables": VARIABLES}
@@ -53,10 +53,10 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     start = exact_start(dataset)
     numbers = {
         "exact_before_training": [{"group_size": g, "zero_frac": round(v, 6)} for g, v in start.items()],
-        "first_zero_frac": captions.records(t_interval(zero_frac.isel(step=0))),
-        "last_zero_frac": captions.records(t_interval(zero_frac.isel(step=-1))),
-        "final_accuracy": captions.records(t_interval(dataset["accuracy"].isel(step=-1))),
-        "final_accuracy_by_level": captions.records(t_interval(final)),
+        "first_zero_frac": captions.records(printed_mean(zero_frac.isel(step=0))),
+        "last_zero_frac": captions.records(printed_mean(zero_frac.isel(step=-1))),
+        "final_accuracy": captions.records(printed_mean(dataset["accuracy"].isel(step=-1))),
+        "final_accuracy_by_level": captions.records(printed_mean(final)),
     }
     what = (
         "Top: share of groups whose rewards are all equal, since the evaluation before"

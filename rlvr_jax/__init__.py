@@ -14,7 +14,7 @@ from rlvr_jax.devices import request_host_devices
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
-    from rlvr_jax import advantages, arithmetic, bandit, reference, theory
+    from rlvr_jax import advantages, arithmetic, bandit, reference, stats, theory
     from rlvr_jax.bandit import pass_at_k
     from rlvr_jax.results import Interrupted, sweep
     from rlvr_jax.store import open_store
@@ -28,6 +28,7 @@ __all__ = [
     "open_store",
     "pass_at_k",
     "reference",
+    "stats",
     "sweep",
     "theory",
 ]

@@ -15,23 +15,24 @@ DIFFICULTY = (
 
 
 def records(interval: xr.Dataset) -> list[dict[str, Any]]:
-    """Turn a ``t_interval`` into rows: the coordinates of a cell, then its mean, half_width, sd and n.
+    """Turn a ``printed_mean`` into rows: the coordinates of a cell, then its mean, half_width, sd and n.
 
     Cells without a finite value have no row; the half-width and sd of a single run are None.
 
     Example:
-        >>> from rlvr_jax.intervals import t_interval
-        >>> records(t_interval(xr.DataArray([[1.0, 3.0]], dims=["method", "seed"])))[0]["mean"]
+        >>> from rlvr_jax.stats.summaries import printed_mean
+        >>> records(printed_mean(xr.DataArray([[1.0, 3.0]], dims=["method", "seed"])))[0]["mean"]
         2.0
     """
     rows = []
-    dims = [str(dim) for dim in interval["mean"].dims]
-    for index in np.ndindex(*interval["mean"].shape):
+    dims = [str(dim) for dim in interval["estimate"].dims]
+    for index in np.ndindex(*interval["estimate"].shape):
         at = dict(zip(dims, index, strict=True))
         cell = interval.isel(at)
         n = int(cell["n"])
         if n > 0:
-            numbers = {name: _significant(cell[name].item()) for name in ("mean", "half_width", "sd")}
+            named = {"mean": "estimate", "half_width": "half_width", "sd": "sd"}
+            numbers = {key: _significant(cell[name].item()) for key, name in named.items()}
             rows.append({**_place(interval, at), **numbers, "n": n})
     return rows
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.ticker import FuncFormatter
 
-from rlvr_jax.intervals import t_interval
 from rlvr_jax.plots import DASHES, Look
+from rlvr_jax.stats.summaries import printed_mean
 
 #: Names of operations on an axis.
 OPERATIONS = {"add": "add", "sub": "subtract", "mul1": "× one digit", "mul2": "× two digits"}
@@ -28,7 +28,7 @@ def contexts(axes: Axes, values: xr.DataArray, look: Look, shift: float = 0.0, o
         shift: how far to the right, so that series do not cover each other.
         over: the replicates.
     """
-    interval = t_interval(values, over)
+    interval = printed_mean(values, over)
     operation, difficulty = zip(*(str(name).rsplit("_", 1) for name in values["context"].values), strict=True)
     order = list(dict.fromkeys(operation))
     at = np.arange(len(operation)) + 0.6 * np.array([order.index(name) for name in operation])
@@ -36,11 +36,11 @@ def contexts(axes: Axes, values: xr.DataArray, look: Look, shift: float = 0.0, o
     line.pop("first_mark")
     for i, name in enumerate(order):
         here = np.flatnonzero(np.array(operation) == name)
-        axes.plot(at[here] + shift, interval["mean"].values[here], markeredgecolor="white", clip_on=False, **line)
+        axes.plot(at[here] + shift, interval["estimate"].values[here], markeredgecolor="white", clip_on=False, **line)
         line["label"] = f"_{i}"  # one entry in the legend
     if np.isfinite(interval["half_width"].values).any():
         error = {"ecolor": look.color, "elinewidth": 0.8, "capsize": 1.4, "capthick": 0.8}
-        axes.errorbar(at + shift, interval["mean"].values, interval["half_width"].values, fmt="none", **error)
+        axes.errorbar(at + shift, interval["estimate"].values, interval["half_width"].values, fmt="none", **error)
     axes.set_xticks(at, difficulty)
     middle = [at[np.array(operation) == name].mean() for name in order]
     axes.xaxis.remove_overlapping_locs = False  # an operation stands below its middle difficulty

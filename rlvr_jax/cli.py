@@ -1,4 +1,4 @@
-"""The command line: ``rlvr-jax run | plan | list | bench``.
+"""The command line: ``rlvr-jax run | plan | list | stats | bench``.
 
 Each subcommand is a frozen dataclass whose fields are its options and whose ``run`` does the work. JAX is imported
 there, not here, so that ``--help`` answers at once. A user's mistake is one sentence on stderr and exit code 2.
@@ -21,6 +21,7 @@ import tyro
 
 from rlvr_jax import spec as specs
 from rlvr_jax.grid import nearest
+from rlvr_jax.stats_command import Stats
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Bench:
         return 0
 
 
-COMMANDS = {"run": Run, "plan": Plan, "list": List, "bench": Bench}
+COMMANDS = {"run": Run, "plan": Plan, "list": List, "stats": Stats, "bench": Bench}
 
 ABOUT = "Sweeps of reinforcement learning with verifiable rewards. Example: rlvr-jax run baselines"
 
@@ -261,6 +262,8 @@ def _parse(arguments: list[str]) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
+            if arguments and arguments[0] in COMMANDS:  # alone, so that hints name its own options
+                return tyro.cli(COMMANDS[arguments[0]], prog=f"rlvr-jax {arguments[0]}", args=arguments[1:])
             return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="rlvr-jax", description=ABOUT, args=arguments)
     except SystemExit as stop:
         if stop.code in (0, None):

@@ -4,16 +4,12 @@ A cost at which calling ends, a step at which one training overtakes another, a 
 model does: each is the place at which a mean, or a mean of paired differences, has gone from above 0 to below.
 """
 
-import math
-from functools import lru_cache
-
 import numpy as np
 import xarray as xr
 
-from rlvr_jax.intervals import LEVEL
+from rlvr_jax.stats.bootstrap import RESAMPLES, bootstrap, mean_of
 
-#: Bootstrap resamples of the seeds, the same for all curves, and the seed that draws them.
-RESAMPLES, RESAMPLING_SEED = 2000, 0
+LEVEL = 0.95
 
 
 def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
@@ -41,24 +37,17 @@ def descent(values: xr.DataArray, along: str, over: str = "seed") -> xr.Dataset:
     if over not in values.dims:
         values = values.expand_dims(over)
     others = [dim for dim in values.dims if dim not in (along, over)]
-    runs = values.transpose(*others, over, along).astype(np.float64)
+    runs = values.transpose(along, *others, over).astype(np.float64)
     place = np.asarray(values[along].values, np.float64)
-    shape = runs.shape[:-2]
-    found = np.full((3, *shape), np.nan)
-    n = np.zeros(shape, int)
-    for index in np.ndindex(*shape):
-        kept = runs.values[index]
-        kept = kept[np.isfinite(kept).all(1)]
-        n[index] = len(kept)
-        if len(kept) > 0:
-            found[(0, *index)] = _descent(kept.mean(0)[None], place)[0]
-        if len(kept) > 1:
-            places = np.sort(_descent(_counts(len(kept)) @ kept / len(kept), place))
-            tail = math.floor((RESAMPLES + 1) * (1 - LEVEL) / 2)  # no interpolation: some may be infinite
-            found[(1, *index)], found[(2, *index)] = places[tail - 1], places[-tail]
+
+    def first_below(counts: np.ndarray, *samples: np.ndarray) -> np.ndarray:
+        return _descent(np.stack([mean_of(counts, sample) for sample in samples]), place)
+
+    shape = runs.shape[1:-1]
+    bounds = bootstrap(first_below, *runs.values.reshape(len(place), -1, runs.sizes[over]), level=LEVEL)
+    named = {"at": bounds.estimate, "low": bounds.low, "high": bounds.high, "n": bounds.n}
     coords = {dim: runs[dim] for dim in others if dim in runs.coords}
-    named = {name: (others, numbers) for name, numbers in zip(("at", "low", "high"), found, strict=True)}
-    return xr.Dataset({**named, "n": (others, n)}, coords)
+    return xr.Dataset({name: (others, numbers.reshape(shape)) for name, numbers in named.items()}, coords)
 
 
 def about_interval(found: xr.Dataset) -> str:
@@ -76,22 +65,13 @@ def about_interval(found: xr.Dataset) -> str:
     return f" Its band or bar is a {level} over {n} seeds ({RESAMPLES:,} resamples)."
 
 
-@lru_cache(maxsize=2)
-def _counts(n: int) -> np.ndarray:
-    """How often each of ``n`` seeds is in each resample, ``[R, n]``."""
-    drawn = np.random.default_rng(RESAMPLING_SEED).integers(n, size=(RESAMPLES, n))
-    places = drawn + n * np.arange(RESAMPLES)[:, None]
-    return np.bincount(places.ravel(), minlength=n * RESAMPLES).reshape(RESAMPLES, n).astype(np.float64)
-
-
 def _descent(means: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The place at which each curve ``[R, X]`` over ``place [X]`` goes below 0."""
+    """The place at which each of the curves ``[X, ...]`` over ``place [X]`` goes below 0."""
     low = means < 0
-    after = low.argmax(1)
+    any_low, after = low.any(0), low.argmax(0)
     before = np.maximum(after - 1, 0)
-    row = np.arange(len(means))
-    above, below = means[row, before], means[row, after]
-    crossed = low.any(1) & (after > 0)
+    crossed = any_low & (after > 0)
+    above, below = (np.take_along_axis(means, i[None], 0)[0] for i in (before, after))
     share = above / np.where(crossed, above - below, 1.0)
     between = place[before] + share * (place[after] - place[before])
-    return np.where(crossed, between, np.where(low.any(1), -np.inf, np.inf))
+    return np.where(crossed, between, np.where(any_low, -np.inf, np.inf))

@@ -7,7 +7,7 @@ A script states in ``NEEDS`` what it draws::
 ``dims`` must be there, ``panels`` are drawn if they are swept, ``seed`` is averaged over, and every other
 dimension must be down to one value. With ``"cells": ("method", "call_cost")`` each combination of these that was
 run is one place along the dimension ``cell``; the first of them must be swept. ``"most": {"call_cost": 8}`` bounds
-how many values a figure can tell apart.
+how many values a figure can tell apart. Along the dimensions named by ``many``, at least 200 values must be there.
 """
 
 import argparse
@@ -21,6 +21,9 @@ import xarray as xr
 
 from rlvr_jax import plots
 from rlvr_jax.types import InvalidInput
+
+#: Values along a dimension that stand for a distribution.
+MANY = 200
 
 Needs = Mapping[str, Any]
 
@@ -51,6 +54,10 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
     words = _listed([" with ".join(needs["cells"]) if name == "cell" else name for name in drawn])
     for name in drawn:
         dataset = _as_dimension(dataset, name, drawn)
+    for name in needs.get("many", ()):
+        if dataset.sizes.get(name, 1) < MANY:
+            few = dataset.sizes.get(name, 1)
+            raise InvalidInput(f"the figure needs at least {MANY} values of {name}, and these results have {few}")
     others = [str(dim) for dim in dataset.dims if dim not in {*drawn, "seed"}]
     for dim in others:
         if dataset.sizes[dim] > 1:

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 # Text widths in inches. A figure is placed unscaled, so the point sizes below are those in print.
@@ -32,7 +32,7 @@ STYLE: dict[Any, Any] = {
     "font.serif": ["STIXGeneral", "DejaVu Serif"],
     "mathtext.fontset": "stix",
     "font.size": 8.0,
-    **dict.fromkeys(("figure.labelsize", "axes.titlesize", "axes.labelsize"), 8.0),
+    **dict.fromkeys(("figure.labelsize", "figure.titlesize", "axes.titlesize", "axes.labelsize"), 8.0),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7.0),
     "legend.fontsize": 7.5,
     "legend.frameon": False,
@@ -223,8 +223,8 @@ def curve_with_band(
         >>> curve_with_band(axes, "step", accuracy, **method_looks(["grpo"])["grpo"].line()).get_ydata().tolist()
         [0.2, 0.6]
     """
-    interval = t_interval(values, over)
-    at, mean, half = values[x].values, interval["mean"].values, interval["half_width"].values
+    interval = printed_mean(values, over)
+    at, mean, half = values[x].values, interval["estimate"].values, interval["half_width"].values
     if np.isfinite(half).any():
         axes.fill_between(at, mean - half, mean + half, color=line.get("color"), alpha=0.22, linewidth=0)
     every = max(1, len(at) // 5)  # a marker on each of many points would hide the curve
@@ -277,11 +277,11 @@ def level_bars(
         by: the dimension inside a group.
         over: the replicates.
     """
-    interval = t_interval(values, over).transpose(by, "level")
+    interval = printed_mean(values, over).transpose(by, "level")
     width = 0.84 / len(looks)
     for i, name in enumerate(values[by].values):
         at = np.arange(values.sizes["level"]) + (i - (len(looks) - 1) / 2) * width
-        mean, half, look = interval["mean"].values[i], interval["half_width"].values[i], looks[str(name)]
+        mean, half, look = interval["estimate"].values[i], interval["half_width"].values[i], looks[str(name)]
         pattern = {"color": look.color, "hatch": look.hatch, "hatchcolor": "white"}
         axes.bar(at, np.nan_to_num(mean), width * 0.92, linewidth=0, label=look.label, **pattern)
         if np.isfinite(half).any():

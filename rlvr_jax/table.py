@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 # Results are float32: further decimals would print the rounding of the arithmetic.
 MOST_DECIMALS = 6
+
+#: Rows that are printed; nobody reads more.
+MOST_ROWS = 200
 
 
 def final_table(
@@ -28,7 +31,8 @@ def final_table(
     Returns:
         A row for each combination of the remaining dimensions that was run; parameters that move along a tied
         dimension are columns too. Each number is rounded to its own uncertainty. If runs diverged, a last
-        line names their cells; they count with the values at which they were frozen.
+        line names their cells; they count with the values at which they were frozen. Beyond 200 rows the number of
+        the others takes their place.
 
     Raises:
         InvalidInput: a metric that ``dataset`` does not hold.
@@ -49,10 +53,10 @@ def final_table(
             held = ", ".join(str(name) for name in dataset.data_vars)
             raise InvalidInput(f"metrics: {metric!r} is not in these results, which hold {held}")
     final = dataset.isel(step=-1) if "step" in dataset.dims else dataset
-    intervals = {metric: t_interval(final[metric], over) for metric in metrics}
+    intervals = {metric: printed_mean(final[metric], over) for metric in metrics}
     used = {dim for interval in intervals.values() for dim in interval.dims}
     dims = [str(dim) for dim in final.dims if dim in used]
-    names = [name for dim in dims for name in _labels_along(final, dim)]
+    names = [name for dim in dims for name in labels_along(final, dim)]
     replicates = final.sizes.get(over, 1)
 
     rows = [[*names, "n", *metrics]]
@@ -62,18 +66,21 @@ def final_table(
         n = max(int(cell["n"]) for cell in cells)
         if n == 0 and not _diverged_steps(final, at):
             continue
-        numbers = [_number(float(c["mean"]), float(c["half_width"]), int(c["n"]), n) for c in cells]
-        rows.append([*_values(final, at), str(n), *numbers])
+        numbers = [_number(float(c["estimate"]), float(c["half_width"]), int(c["n"]), n) for c in cells]
+        rows.append([*values_at(final, at), str(n), *numbers])
 
     step = f", at step {int(final['step'])}" if "step" in dataset.dims else ""
     if replicates > 1:
         head = f"Mean +- half-width of the 95 % t-interval over {over}{step}."
     else:
         head = f"One {over}, so no interval{step}."
-    return "\n".join([head, *_aligned(rows, left=len(names)), *_diverged_line(final, dims, over, replicates)])
+    left_out = len(rows) - 1 - MOST_ROWS
+    more = [f"... and {left_out:,} more rows: `rlvr-jax stats` has --by and --over."] if left_out > 0 else []
+    lines = aligned(rows[: MOST_ROWS + 1], left=len(names))
+    return "\n".join([head, *lines, *more, *_diverged_line(final, dims, over, replicates)])
 
 
-def _labels_along(dataset: xr.Dataset, dim: str) -> list[str]:
+def labels_along(dataset: xr.Dataset, dim: str) -> list[str]:
     """Return the names of the coordinates that tell the entries of ``dim`` apart, its own first.
 
     A tied dimension such as ``run`` only counts the parameters that move along it, so their names suffice.
@@ -93,20 +100,28 @@ def _diverged_steps(dataset: xr.Dataset, at: dict[str, int]) -> list[int]:
     return [int(step) for step in np.ravel(steps) if step >= 0]
 
 
-def _values(dataset: xr.Dataset, at: dict[str, int]) -> list[str]:
+def values_at(dataset: xr.Dataset, at: dict[str, int]) -> list[str]:
+    """Return the values of those coordinates at an index, as text."""
     return [
-        _text(dataset[name].values[index] if name in dataset.coords else index)
+        text_of(dataset[name].values[index] if name in dataset.coords else index)
         for dim, index in at.items()
-        for name in _labels_along(dataset, dim)
+        for name in labels_along(dataset, dim)
     ]
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Return a coordinate's value as tables print it."""
     return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
+def decimals(half_width: float) -> int:
+    """Return the decimals up to the first digit of a half-width, up to the second if the first is a 1."""
+    leading = f"{half_width:.1e}"  # such as 1.5e-02
+    return min(max((leading[0] == "1") - int(leading[4:]), 0), MOST_DECIMALS)
+
+
 def _number(mean: float, half_width: float, n: int, row_n: int) -> str:
-    """Round to the first digit of the half-width, to the second if the first is a 1."""
+    """Round to the uncertainty, and say how many runs there were if the row has more."""
     if n == 0:
         return "-"
     if n == 1:
@@ -116,14 +131,13 @@ def _number(mean: float, half_width: float, n: int, row_n: int) -> str:
         bound = f"<{least:.{MOST_DECIMALS}f}" if half_width > 0 else f"{0:.{MOST_DECIMALS}f}"
         text = f"{mean:.{MOST_DECIMALS}f} +- {bound}"
     else:
-        leading = f"{half_width:.1e}"  # such as 1.5e-02
-        digits = 1 if leading[0] == "1" else 0
-        decimals = min(max(digits - int(leading[4:]), 0), MOST_DECIMALS)
-        text = f"{mean:.{decimals}f} +- {half_width:.{decimals}f}"
+        places = decimals(half_width)
+        text = f"{mean:.{places}f} +- {half_width:.{places}f}"
     return text if n == row_n else f"{text} (n={n})"
 
 
-def _aligned(rows: list[list[str]], left: int) -> list[str]:
+def aligned(rows: list[list[str]], left: int) -> list[str]:
+    """Return the rows as lines of columns, the first ``left`` of them aligned to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -143,7 +157,7 @@ def _diverged_line(dataset: xr.Dataset, dims: list[str], over: str, replicates: 
         at = dict(zip(own, index, strict=True))
         steps = _diverged_steps(dataset, at)
         if steps:
-            names = [name for dim in own for name in _labels_along(dataset, dim)]
-            cell = " ".join(f"{name}={value}" for name, value in zip(names, _values(dataset, at), strict=True))
+            names = [name for dim in own for name in labels_along(dataset, dim)]
+            cell = " ".join(f"{name}={value}" for name, value in zip(names, values_at(dataset, at), strict=True))
             named.append(f"{cell} ({len(steps)} of {replicates} {over}s, first at step {min(steps)})".strip())
     return ["Diverged: " + "; ".join(named) + "."] if named else []

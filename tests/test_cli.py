@@ -20,13 +20,13 @@ from rlvr_jax.cli import main
 from rlvr_jax.table import final_table
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
-COMMANDS = ("run", "plan", "list", "bench")
+COMMANDS = ("run", "plan", "list", "stats", "bench")
 SMALL = ["--seeds", "2", "--set", "steps=20"]
 
 WRONG = [
-    ([], "expected one of {run, plan, list, bench}"),
+    ([], "expected one of {run, plan, list, stats, bench}"),
     (["rum"], "there is no command 'rum'; did you mean 'run'?"),
-    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run"),
+    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run, stats"),
     (["--version"], "unrecognized options: --version"),
     (["run"], "missing from rlvr-jax run: SPEC"),
     (["plan"], "missing from rlvr-jax plan: SPEC"),
@@ -36,7 +36,7 @@ WRONG = [
     ),
     (
         ["run", "missing.toml"],
-        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are baselines, hacking, learning_rate, pass_at_k, repaired_verifier, zero_signal",
+        "there is no spec file 'missing.toml', and none of that name is shipped; the known ones are {shipped}",
     ),
     (["run", "."], ". is a folder; give a spec file or the name of a shipped spec"),
     (["run", "good.toml", "extra"], "unrecognized options: extra"),
@@ -93,7 +93,7 @@ WRONG = [
         ["run", "good.toml", "--out", "."],
         "'.' names no store; give a directory to make, such as results/study.zarr (--out, --overwrite)",
     ),
-    (["list", "--out", "x"], "unrecognized or misplaced options: --out x"),
+    (["list", "--out", "x"], "unrecognized options: --out, x"),
     (["bench", "chess"], "world is 'chess'; it must be one of bandit, tool"),
     (["bench", "tool", "--answers", "4"], "--answers is for the bandit; the world is 'tool'"),
     (
@@ -135,6 +135,7 @@ def test_a_wrong_command_line_gets_its_sentence(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     sentence = sentence.replace("{zero_signal}", str(spec.shipped()["zero_signal"]))
+    sentence = sentence.replace("{shipped}", ", ".join(spec.shipped()))
     assert (out, err) == ("", f"rlvr-jax: {sentence}\n")
 
 

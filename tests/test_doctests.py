@@ -9,7 +9,7 @@ import pytest
 
 import rlvr_jax
 
-MODULES = ["rlvr_jax", *(f"rlvr_jax.{module.name}" for module in pkgutil.iter_modules(rlvr_jax.__path__))]
+MODULES = ["rlvr_jax", *(module.name for module in pkgutil.walk_packages(rlvr_jax.__path__, "rlvr_jax."))]
 DOCUMENTED = ["advantages", "bandit", "draws", "numerics", "results", "schedules", "store", "theory"]
 WITH_EXAMPLES = ["advantages", "bandit", "draws", "engine", "numerics", "results", "schedules", "theory"]
 

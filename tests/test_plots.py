@@ -18,7 +18,7 @@ from scipy import stats
 from synthetic_results import LEVELS, METHODS, results
 
 from rlvr_jax import captions, figure_script, plots
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -28,6 +28,8 @@ AXES = {
     "levels": {"method": METHODS, "reward_offset": [0.0, 1.0], "seed": range(4)},
     "learning_rate": {"method": METHODS, "lr": np.geomspace(0.02, 20.0, 12), "seed": range(4)},
     "zero_signal": {"method": METHODS, "group_size": [2, 4, 8, 16, 32], "seed": range(4)},
+    "seed_variance": {"method": METHODS, "seed": range(figure_script.MANY)},
+    "variance_sources": {"method": METHODS, "task_seed": range(4), "prompt_seed": range(3), "answer_seed": range(3)},
 }
 
 
@@ -38,6 +40,8 @@ def script(name: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    for effort in {"TRIALS", "RESAMPLES"} & set(vars(module)):
+        setattr(module, effort, 100)  # a hundredth of the time, the same drawing
     return module
 
 
@@ -64,7 +68,7 @@ def axes_of_one_curve(values: xr.DataArray) -> Any:
     return axes
 
 
-def test_a_curve_is_the_mean_and_its_band_the_t_interval() -> None:
+def test_a_curve_is_the_mean_and_its_band_the_printed_mean() -> None:
     values = results({"seed": range(5)})["accuracy"]
     axes = axes_of_one_curve(values)
     runs = values.transpose("seed", "step").values.astype(float)
@@ -114,10 +118,10 @@ def test_level_bars_are_means_with_their_intervals() -> None:
     values = results({"method": METHODS, "seed": range(4)})["accuracy_by_level"].isel(step=-1)
     axes = plots.new_figure("neurips", 2.0).subplots()
     plots.level_bars(axes, values, plots.method_looks(METHODS))
-    interval = t_interval(values)
+    interval = printed_mean(values)
     bars = [container for container in axes.containers if isinstance(container, BarContainer)]
     heights = [[bar.get_height() for bar in container] for container in bars]
-    np.testing.assert_allclose(heights, interval["mean"].transpose("method", "level"))
+    np.testing.assert_allclose(heights, interval["estimate"].transpose("method", "level"))
     segments = np.array([collection.get_segments() for collection in axes.collections])
     halves = (segments[:, :, 1, 1] - segments[:, :, 0, 1]) / 2
     np.testing.assert_allclose(halves, interval["half_width"].transpose("method", "level"))
@@ -285,7 +289,8 @@ def test_a_script_writes_its_files_and_prints_its_caption(
     store.results = results({**AXES[name], "kl_coef": [0.0, 0.1]})
     assert script(name).main(["store", "--out", str(tmp_path), "--select", "kl_coef=0.1"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{end}" for end in ("json", "pdf", "png")]
-    assert "Mean over 4 seeds" in capsys.readouterr().out
+    replicates = {"seed_variance": "200 seeds;", "variance_sources": "4 task_seeds, 3 prompt_seeds, 3 answer_seeds;"}
+    assert replicates.get(name, "Mean over 4 seeds") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -349,3 +354,62 @@ def test_select_follows_parameters_along_a_tied_dimension() -> None:
     assert figure_script.select(dataset, ["kl_coef=0.1", "lr_h=1"])["run"].values.tolist() == [1]
     with pytest.raises(InvalidInput, match="no cell has all of these values"):
         figure_script.select(dataset, ["kl_coef=0", "lr_h=2"])
+
+
+def test_seed_variance_draws_what_its_caption_says() -> None:
+    dataset = results(AXES["seed_variance"])
+    mean = dataset["accuracy"].mean("seed")
+    dataset["accuracy"] = mean + 0.2 * (dataset["accuracy"] - mean)
+    module = script("seed_variance")
+    facts, figure = module.facts(dataset), module.draw(dataset)
+    final = dataset["accuracy"].isel(step=-1).astype(float)
+    numbers = facts["numbers"]
+    rows = numbers["seeds_for_a_difference_of_0.001"]
+    assert len(rows) == 10
+    sd = {method: final.sel({"method": method}).values.std(ddof=1) for method in ("none", "grpo")}
+    row = next(row for row in rows if (row["a"], row["b"]) == ("none", "grpo"))
+    # the normal approximation, which is one or two seeds short
+    expected = (1.96 + 0.84) ** 2 * (sd["none"] ** 2 + sd["grpo"] ** 2) / 0.001**2
+    assert expected < row["independent"] < expected + 2.5
+    held = numbers["coverage_of_95_percent_intervals"]
+    assert held["t"]["3"]["grpo"] > held["bootstrap"]["3"]["grpo"]
+    dots, coverage, width = (part.axes[0] for part in figure.subfigs[1:])
+    assert [len(line.get_xdata()) for line in dots.lines[-2:]] == [10, 10]
+    assert sorted(dots.lines[-1].get_xdata()) == sorted(row["independent"] for row in rows)
+    drawn = coverage.containers[0][0].get_ydata()
+    assert drawn[0] == pytest.approx(np.mean(list(held["t"]["3"].values())), abs=1e-4)
+    assert np.all(np.diff(width.lines[0].get_ydata()) < 0)
+    curves = [axes.lines for axes in figure.subfigs[0].axes]
+    assert [len(lines) for lines in curves] == [4, 1]  # grpo stands alone, far from the others
+    (curve,) = curves[1]
+    at, share = curve.get_data()
+    half = at[np.searchsorted(share, 0.5)]
+    assert half == pytest.approx(final.sel({"method": "grpo"}).median().item(), abs=1e-3)
+    assert legends(figure)[0] == LEGEND
+
+
+def test_seed_variance_needs_many_seeds() -> None:
+    few = results({"method": METHODS, "seed": range(64)})
+    with pytest.raises(InvalidInput, match="needs at least 200 values of seed, and these results have 64"):
+        figure_script.prepare(few, script("seed_variance").NEEDS)
+
+
+def test_variance_sources_marks_what_is_zero() -> None:
+    axes = AXES["variance_sources"]
+    dataset = results({**axes, "method": ["rloo", "grpo"]})
+    task = xr.DataArray([0.0, 0.1, 0.2, 0.4], dims="task_seed")
+    dataset["accuracy"] = 0.0 * dataset["accuracy"] + task
+    module = script("variance_sources")
+    sources = module.facts(dataset)["numbers"]["sources"]
+    assert len(sources) == 14
+    assert sources[0]["sd"] == pytest.approx(np.std([0.0, 0.1, 0.2, 0.4], ddof=1), rel=1e-4)
+    assert [row["sd"] for row in sources[1:7]] == [0.0] * 6
+    (panel,) = module.draw(dataset).axes
+    hollow = [line for line in panel.lines if line.get_markerfacecolor() == "white"]
+    assert [len(line.get_xdata()) for line in hollow] == [6, 6]
+    assert [label.get_text() for label in panel.get_yticklabels()][:4] == [
+        "task",
+        "prompts",
+        "answers",
+        "task × prompts",
+    ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_jax import stats
 from rlvr_jax.advantages import ESTIMATORS
 from rlvr_jax.bandit import METRICS, PARAMETERS
 from rlvr_jax.grid import make_grid
@@ -49,6 +50,28 @@ def test_every_method_parameter_and_metric_is_named():
     for name in (*ESTIMATORS, *PARAMETERS, *METRICS):
         stem = re.sub(r"_(seen|unseen)$", "", name)
         assert f"`{stem}`" in README, name
+
+
+def test_every_statistic_is_named():
+    for name in stats.__all__:
+        assert f"`{name}`" in README, name
+
+
+def test_the_numbers_of_seeds_are_those_of_the_planner():
+    """The tables of the page on seeds; spreads and correlations are those of the stores that it names."""
+    needed = stats.seeds_needed
+    assert (needed(0.01, sd=0.01149, sd_other=0.01067), needed(0.01, sd=0.01149, sd_other=0.01067, rho=0.892)) == (
+        21,
+        5,
+    )
+    assert (
+        f"| .01 between GRPO and RLOO | .0119, .0007 | .19 | {needed(0.01, sd=0.01185, sd_other=0.00073)} |" in README
+    )
+    assert f"| {needed(sd_within=0.2)} ({needed(sd_within=0.1)}) |" in README
+    assert f"none having done so | {needed(collapse_rate=0.0, rate_within=0.05)} |" in README
+    assert f"± 5 points | {needed(collapse_rate=0.1, rate_within=0.05)} |" in README
+    tolerance = [needed(coverage=coverage) for coverage in (0.9, 0.95, 0.99)]
+    assert "| {} ({}, {}) |".format(*tolerance) in README
 
 
 def test_pictures_exist_and_nothing_is_left_to_fill_in():

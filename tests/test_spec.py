@@ -17,6 +17,7 @@ from rlvr_jax.cli import main
 from rlvr_jax.types import InvalidInput
 
 FIVE = ["none", "learned", "rloo", "group", "grpo"]
+FIRST = ("baselines", "hacking", "learning_rate", "pass_at_k", "repaired_verifier", "zero_signal")
 SHIPPED = sorted(file.stem for file in (Path(__file__).parents[1] / "sweeps").glob("*.toml"))
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
@@ -287,9 +288,9 @@ WRONG = [
 
 
 def test_the_first_studies_are_shipped() -> None:
-    assert {"baselines", "hacking", "learning_rate", "pass_at_k", "repaired_verifier", "zero_signal"} <= set(SHIPPED)
+    assert set(FIRST) <= set(SHIPPED)
     assert list(spec.shipped()) == SHIPPED
-    assert all(spec.about(file).endswith(".") for file in spec.shipped().values())
+    assert all(spec.about(file).endswith((".", "?")) for file in spec.shipped().values())
 
 
 def test_an_installed_copy_finds_its_own_specs(tmp_path: Path) -> None:
@@ -305,12 +306,21 @@ def test_an_installed_copy_finds_its_own_specs(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(tmp_path / "rlvr_jax" / "sweeps" / "baselines.toml")
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_spec_compares_the_five_methods_over_64_seeds(name: str) -> None:
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_specs_compare_the_five_methods_over_64_seeds(name: str) -> None:
     grid = spec.load(name).grid()
     axes = {axis.dim: axis for axis in grid.axes}
     assert list(axes["method"].values["method"]) == FIVE
     assert axes["seed"].values["seed"] == tuple(range(64))
+
+
+def test_the_variance_studies_have_enough_seeds_to_stand_for_all() -> None:
+    seeds, sources = (spec.load(name).grid() for name in ("seed_variance", "variance_sources"))
+    assert {axis.dim: len(axis) for axis in seeds.axes} == {"method": 5, "seed": 2048}
+    crossed = {"method": 5, "task_seed": 16, "prompt_seed": 12, "answer_seed": 12}
+    assert {axis.dim: len(axis) for axis in sources.axes} == crossed
+    assert seeds.steps == sources.steps == 600
+    assert seeds.keep == sources.keep == ("accuracy",)
 
 
 def test_specs_are_the_lectures_experiments() -> None:

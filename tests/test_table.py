@@ -6,32 +6,32 @@ import xarray as xr
 from scipy import stats
 from synthetic_results import METHODS, results
 
-from rlvr_jax.intervals import t_interval
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.table import final_table
 from rlvr_jax.types import InvalidInput
 
 
 def test_t_interval_is_that_of_scipy() -> None:
     values = np.random.default_rng(1).normal(3.0, 2.0, (4, 7))
-    interval = t_interval(xr.DataArray(values, dims=["method", "seed"]))
+    interval = printed_mean(xr.DataArray(values, dims=["method", "seed"]))
     low, high = stats.t.interval(0.95, 6, values.mean(1), stats.sem(values, axis=1))
-    np.testing.assert_allclose(interval["mean"] - interval["half_width"], low, rtol=1e-12)
-    np.testing.assert_allclose(interval["mean"] + interval["half_width"], high, rtol=1e-12)
+    np.testing.assert_allclose(interval["estimate"] - interval["half_width"], low, rtol=1e-12)
+    np.testing.assert_allclose(interval["estimate"] + interval["half_width"], high, rtol=1e-12)
     np.testing.assert_allclose(interval["sd"], values.std(1, ddof=1), rtol=1e-12)
 
 
 def test_t_interval_counts_finite_values_only() -> None:
     values = xr.DataArray([[1.0, np.nan, 3.0], [np.inf, 2.0, np.nan], [np.nan] * 3], dims=["method", "seed"])
-    interval = t_interval(values)
+    interval = printed_mean(values)
     assert interval["n"].values.tolist() == [2, 1, 0]
-    np.testing.assert_array_equal(interval["mean"], [2.0, 2.0, np.nan])
+    np.testing.assert_array_equal(interval["estimate"], [2.0, 2.0, np.nan])
     np.testing.assert_array_equal(np.isnan(interval["half_width"]), [False, True, True])
 
 
 def test_t_interval_of_large_float32_values_is_computed_in_float64() -> None:
     values = xr.DataArray(np.float32([16777216, 16777218, 16777220]), dims="seed")
-    assert t_interval(values)["mean"].item() == 16777218.0
-    assert t_interval(values)["sd"].item() == 2.0
+    assert printed_mean(values)["estimate"].item() == 16777218.0
+    assert printed_mean(values)["sd"].item() == 2.0
 
 
 def test_rows_hold_the_means_at_the_last_step() -> None:
@@ -127,3 +127,11 @@ def test_a_diverged_cell_without_finite_values_keeps_its_row() -> None:
 def test_an_unknown_metric_is_refused_in_one_sentence() -> None:
     with pytest.raises(InvalidInput, match="metrics: 'acuracy' is not in these results, which hold accuracy,"):
         final_table(results({"method": METHODS}), ("acuracy",))
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    dataset = results({"task_seed": range(15), "prompt_seed": range(15)})
+    head, _, *rows, last = final_table(dataset, ("accuracy",)).split("\n")
+    assert head == "One seed, so no interval, at step 600."
+    assert len(rows) == 200
+    assert last == "... and 25 more rows: `rlvr-jax stats` has --by and --over."
