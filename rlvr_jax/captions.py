@@ -64,7 +64,8 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
     """Gather what stands in a figure's caption, ready for JSON.
 
     Args:
-        dataset: the results that were drawn; ``spec_sha256`` of its attributes names them.
+        dataset: the results that were drawn; ``spec_sha256`` of its attributes names them, and ``unfinished`` says
+            that some cells are missing.
         what: a sentence that says what is shown.
         numbers: the numbers behind the drawing, such as lists from ``records``.
         over: the replicates.
@@ -84,6 +85,8 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
         if diverged:
             runs = f"{diverged} of {dataset['diverged_step'].size} runs diverged"
             facts["diverged"] = f"{runs} and were frozen; they count with the values they had then."
+    if "unfinished" in dataset.attrs:
+        facts["unfinished"] = f"Partial results: {dataset.attrs['unfinished']}."
     return {**facts, "spec_sha256": dataset.attrs.get("spec_sha256"), "numbers": dict(numbers)}
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``rlvr-jax run | plan | list | stats | bench``.
+"""The command line: ``rlvr-jax run | plan | status | verify | export | list | stats | bench``.
 
 Each subcommand is a frozen dataclass whose fields are its options and whose ``run`` does the work. JAX is imported
 there, not here, so that ``--help`` answers at once. A user's mistake is one sentence on stderr and exit code 2.
@@ -9,10 +9,13 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,45 +23,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from rlvr_jax import spec as specs
+from rlvr_jax import store_commands
 from rlvr_jax.grid import nearest
+from rlvr_jax.options import Assignments, Count, Flag, Size, SpecName, changed, counted
+from rlvr_jax.plan_command import Plan
 from rlvr_jax.stats_command import Stats
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from rlvr_jax import driver
+
 #: Columns of the table that `run` prints, where they are kept.
 TABLE = ("accuracy", "hack_rate", "zero_frac_total")
 
-#: Exit codes: a user's mistake, and a stop with Ctrl-C.
-MISTAKE, STOPPED = 2, 130
+#: Rows of that table; more are for a file.
+MOST_ROWS = 1000
 
-
-def _whole(text: list[str]) -> int:
-    if re.fullmatch(r"\d{1,9}", text[0]) and int(text[0]) > 0:
-        return int(text[0])
-    raise ValueError(f"{text[0]!r} is no whole number at least 1")
-
-
-#: A whole number that may be left out.
-Count = Annotated[
-    int | None,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="N",
-        instance_from_str=_whole,
-        is_instance=lambda x: x is None or isinstance(x, int),
-        str_from_instance=lambda x: ["as in the spec" if x is None else str(x)],
-    ),
-]
-Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")]
-SpecName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SPEC")]
-Flag = tyro.conf.FlagCreatePairsOff[bool]
+#: Exit codes: something that was asked for failed, a user's mistake, and a stop with Ctrl-C.
+FAILED, MISTAKE, STOPPED = 1, 2, 130
 
 
 @dataclass(frozen=True)
 class Run:
-    """Run a spec: print the final table, store the results, draw the figures.
+    """Run a spec into a store, print the final table, draw the figures; go on where an earlier run stopped.
+
+    What the store holds already is not computed again: the same command continues after any interruption, and more
+    seeds, values or methods cost only the new cells.
 
     Example: rlvr-jax run baselines --seeds 8 --set lr=0.2 --out results/slow.zarr
     """
@@ -74,46 +66,77 @@ class Run:
     figures: bool = True
     """Draw every figure that these results can give."""
     overwrite: Flag = False
-    """Replace older results of the same name."""
+    """Throw the store's results away and begin again."""
+    mixed: Flag = False
+    """Go on although another device kind or jaxlib computed what is there; the last bits may differ between chunks."""
+    memory: Size = None
+    """Memory that a call may take, such as 4GB or 512MB; half of what is free unless given."""
+    take_lock: Flag = False
+    """Take the store from a process on another machine that has died."""
+    quiet: Flag = False
+    """Show no progress."""
+    json: Flag = False
+    """Print events as lines of JSON in place of the table: start, progress, task, failed, end, figure."""
 
     def run(self) -> int:
-        spec = _changed(self.spec, self.seeds, self.set)
+        spec = changed(self.spec, self.seeds, self.set)
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
         drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
-        spec.grid()
+        grid = _as_kept(spec, None if self.overwrite else store).grid()
 
-        from rlvr_jax.results import Interrupted
-        from rlvr_jax.store import save
+        from rlvr_jax import driver
 
+        began = time.perf_counter()
         try:
-            results = spec.sweep()
-        except Interrupted as stop:
-            if stop.finished == 0:
-                return _stopped("nothing had finished, so nothing is stored")
-            partial = store.with_name(f"{store.stem}.partial.zarr")
-            save(stop.results, partial, overwrite=True)
-            count = f"{stop.finished} of {stop.results['diverged_step'].size} cells had finished"
-            return _stopped(f"{count} and are in {partial}; the others are NaN there")
-        save(results, store, overwrite=self.overwrite)
-        print(_table(results))
-        print(f"\nresults: {store} ({results.attrs['wall_seconds']:.1f} s)", flush=True)
+            with spec.naming(), _terminated():
+                outcome = driver.run(
+                    grid,
+                    store,
+                    mixed=self.mixed,
+                    memory=self.memory,
+                    take_lock=self.take_lock,
+                    overwrite=self.overwrite,
+                    progress="json" if self.json else "none" if self.quiet else "auto",
+                )
+        except driver.Stopped as stop:
+            kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} are finished and kept in {store}"
+            return _stopped(f"{kept}; the same command goes on with the others")
+        except KeyboardInterrupt:  # while it was planned
+            return _stopped(f"no cell was computed; what {store} held it still holds")
+        return self._show(outcome, time.perf_counter() - began, store, drawings)
+
+    def _show(self, outcome: "driver.Outcome", seconds: float, store: Path, drawings: Path) -> int:
+        results = outcome.results()
+        if "diverged" in results.attrs:
+            warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
+        if not self.json:
+            print(_table(results))
+            computed = f"{counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
+            print(f"\nresults: {store} ({computed}; {seconds:.1f} s)", flush=True)
         if self.figures:
             try:
                 for path in _draw(results, drawings):
-                    print(f"figure:  {path}")
+                    print(json.dumps({"event": "figure", "file": str(path)}) if self.json else f"figure:  {path}")
             except KeyboardInterrupt:
                 return _stopped(f"the results are in {store}, some figures are missing")
-        return 0
+        if outcome.failed:
+            number, reason = next(iter(outcome.failed.items()))
+            print(
+                f"rlvr-jax: {counted(len(outcome.failed), 'task')} failed, the first ({number}): {reason}; the other "
+                "results are kept, and the same command tries again",
+                file=sys.stderr,
+            )
+        return FAILED if outcome.failed else 0
 
     def _check_place(self, store: Path, drawings: Path) -> None:
         """Refuses, before anything runs, a place that is taken or cannot be written."""
-        from rlvr_jax.store import check_free
+        from rlvr_jax.disk import check_place
 
         try:
-            check_free(store, overwrite=self.overwrite)
+            check_place(store)
         except InvalidInput as error:
-            raise InvalidInput(f"{error} (--out, --overwrite)") from None
+            raise InvalidInput(f"{error} (--out)") from None
         if self.figures and drawings.exists() and not drawings.is_dir():
             raise InvalidInput(f"{drawings} exists and is no folder; figures cannot be written there")
         folder = store.parent
@@ -126,28 +149,6 @@ class Run:
                 pass
         except OSError as error:
             raise InvalidInput(f"the folder {folder} cannot be written: {(error.strerror or '').lower()}") from None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Say what a spec would run, without compiling anything: cells, programs, layout, calls, bytes.
-
-    Example: rlvr-jax plan learning_rate --seeds 256
-    """
-
-    spec: SpecName
-    """A TOML file, or the name of a shipped spec (see: rlvr-jax list)."""
-    seeds: Count = None
-    """Plan for the seeds 0 to N-1."""
-    set: Assignments = ()
-    """Replace a value or an axis by a TOML value, such as lr=0.1 or 'lr=[0.1, 0.2]'; may be repeated."""
-    json: Flag = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        plan = _plan(_changed(self.spec, self.seeds, self.set))
-        print(json.dumps(plan, indent=2) if self.json else _plan_in_words(plan))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class Bench:
         return 0
 
 
-COMMANDS = {"run": Run, "plan": Plan, "list": List, "stats": Stats, "bench": Bench}
+COMMANDS = {"run": Run, "plan": Plan, **store_commands.COMMANDS, "list": List, "stats": Stats, "bench": Bench}
 
 ABOUT = "Sweeps of reinforcement learning with verifiable rewards. Example: rlvr-jax run baselines"
 
@@ -231,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: Without the program's name; None takes those of the process.
 
     Returns:
-      The exit code: 0, 2 for a user's mistake, 130 after Ctrl-C.
+      The exit code: 0, 1 if something failed or is damaged, 2 for a user's mistake, 130 after Ctrl-C or SIGTERM.
     """
     try:
         command = _parse(sys.argv[1:] if arguments is None else list(arguments))
@@ -292,23 +293,14 @@ def _one_sentence(drawn: str) -> str:
     return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
-def _changed(name: str, seeds: int | None, assignments: Sequence[str]) -> specs.Spec:
-    """A spec with ``--seeds`` and ``--set`` applied."""
-    spec, given = specs.load(name), set()
-    if seeds is not None:
-        spec, given = spec.with_seeds(seeds), {"seed"}
-    for assignment in assignments:
-        key, equals, text = (part.strip() for part in assignment.partition("="))
-        if not equals or not key:
-            raise InvalidInput(f"--set {assignment}: write NAME=VALUE, such as lr=0.1 or 'lr=[0.1, 0.2]'")
-        if key in given:
-            raise InvalidInput(f"--set {assignment}: {key} is given twice")
-        given.add(key)
-        try:
-            spec = spec.with_value(key, specs.value(text))
-        except InvalidInput as error:
-            raise InvalidInput(f"--set {assignment}: {error}") from None
-    return spec
+def _as_kept(spec: specs.Spec, store: Path | None) -> specs.Spec:
+    """A spec that does not say what it keeps, keeping what the store that it extends does."""
+    from rlvr_jax import disk
+
+    if "keep" in spec.fixed or store is None or not disk.is_store(store):
+        return spec
+    held = disk.read_header(store).spec
+    return spec.with_value("keep", held["keep"]) if held["world"] == spec.world else spec
 
 
 def _table(results: "xr.Dataset") -> str:
@@ -317,7 +309,12 @@ def _table(results: "xr.Dataset") -> str:
     axes = set(results["diverged_step"].dims) | {"step"}
     plain = [str(name) for name, values in results.data_vars.items() if set(values.dims) <= axes]
     metrics = [name for name in TABLE if name in plain] or [name for name in plain if name != "diverged_step"][:3]
-    return final_table(results, metrics) if metrics else "No metric was kept that fits into a table."
+    if not metrics:
+        return "No metric was kept that fits into a table."
+    rows = results["diverged_step"].size // results.sizes.get("seed", 1)
+    if rows > MOST_ROWS:
+        return f"{rows:,} configurations are too many for a table; rlvr-jax export writes them to a file."
+    return final_table(results, metrics)
 
 
 def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
@@ -343,82 +340,21 @@ def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
     return paths
 
 
-def _plan(spec: specs.Spec) -> dict[str, Any]:
-    import jax
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Lets SIGTERM stop what is inside as Ctrl-C does."""
 
-    from rlvr_jax import devices
-    from rlvr_jax.plan import check_memory, make_plan, result_bytes
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    grid = spec.grid()
-    with spec.naming():
-        check_memory(grid, devices.free_memory())
-        used = jax.devices()
-        parts = make_plan(grid, len(used))
-    programs = []
-    for part in parts:
-        layout, slices = part.program.layout, len(part.segments.begin)
-        programs.append(
-            {
-                "reason": part.reason,
-                "cells": int(part.real.sum()),
-                "lanes": layout.lanes,
-                "seeds_side_by_side": layout.seeds,
-                "padding": int((~part.real).sum()),
-                "methods": {method: lanes for method, lanes in layout.blocks},
-                "items": len(part.cell),
-                "items_per_call": part.items,
-                "calls": part.calls // slices,
-                "time_slices": slices,
-            }
-        )
-    return {
-        "spec": spec.source,
-        "world": grid.world.name,
-        "cells": grid.cells,
-        "axes": {axis.dim: len(axis) for axis in grid.axes},
-        "steps": grid.steps,
-        "evaluations": len(grid.eval_steps),
-        "metrics": list(grid.keep),
-        "precision": grid.precision,
-        "devices": len(used),
-        "device_kind": used[0].device_kind,
-        "programs": programs,
-        "result_bytes": result_bytes(grid),
-        "spec_sha256": grid.sha256,
-    }
-
-
-def _plan_in_words(plan: dict[str, Any]) -> str:
-    sizes = " x ".join(f"{name} {size}" for name, size in plan["axes"].items())
-    programs, devices = plan["programs"], plan["devices"]
-    lines = [
-        f"{plan['spec']}: world {plan['world']}, {_counted(plan['cells'], 'cell')}{f' = {sizes}' if sizes else ''}",
-        f"{_counted(plan['steps'], 'step')}, {_counted(plan['evaluations'], 'evaluation')}, {plan['precision']}; "
-        f"results of {_bytes(plan['result_bytes'])}: {', '.join(plan['metrics'])}",
-        f"{_counted(len(programs), 'program')} to compile, for {_counted(devices, 'device')} ({plan['device_kind']})",
-    ]
-    for i, program in enumerate(programs, 1):
-        lanes, seeds = program["lanes"], program["seeds_side_by_side"]
-        layout = f"{_counted(lanes, 'lane')} x {_counted(seeds, 'seed')} side by side = rows of {lanes * seeds}"
-        slices = program["time_slices"]
-        lines += [
-            f"  program {i}: {program['reason']}",
-            f"    {_counted(program['cells'], 'cell')} as {layout}; {_counted(program['padding'], 'place')} of padding",
-            f"    {_counted(program['items'], 'item')} in {_counted(program['calls'], 'call')} of "
-            f"{program['items_per_call']}, each in {_counted(slices, 'time slice')}",
-        ]
-    return "\n".join(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} bytes"
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

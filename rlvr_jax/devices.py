@@ -101,3 +101,13 @@ def free_memory() -> int:
     except OSError:
         pass
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def free_call_memory() -> int:
+    """Bytes that a compiled program could have, on all devices together: the machine's on a CPU."""
+    import jax
+
+    stats = [device.memory_stats() for device in jax.local_devices()]
+    if jax.default_backend() == "cpu" or not all(stats):
+        return free_memory()
+    return sum(each["bytes_limit"] - each["bytes_in_use"] for each in stats)

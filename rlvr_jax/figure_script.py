@@ -151,7 +151,7 @@ def run(
     except (InvalidInput, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    print(*(caption[key] for key in ("what", "interval", "diverged") if key in caption))
+    print(*(caption[key] for key in ("what", "interval", "diverged", "unfinished") if key in caption))
     print(*paths, sep="\n")
     return 0
 

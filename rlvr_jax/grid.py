@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlvr_jax.kept import FORMS, Kept
 from rlvr_jax.schedules import tabulate
 from rlvr_jax.types import REQUIRED, InvalidInput, Parameter, World, whole
 
@@ -70,7 +72,7 @@ class Grid:
       fixed: The value of every other parameter; None where it follows from others.
       steps: T.
       eval_steps: Where metrics are stored, ascending from 0 to T.
-      keep: Names of the metrics that are stored.
+      keep: What is stored, as in `rlvr_jax.kept`, in the order of the world's metrics.
       precision: "float32" or "float64".
     """
 
@@ -93,12 +95,28 @@ class Grid:
         return int(np.prod(self.shape, dtype=object)) if self.axes else 1
 
     @cached_property
+    def kept(self) -> tuple[Kept, ...]:
+        """The variables of the results."""
+        return tuple(map(Kept.parse, self.keep))
+
+    @cached_property
+    def curves(self) -> tuple[str, ...]:
+        """Metrics that are needed at each evaluation."""
+        names = dict.fromkeys(kept.metric for kept in self.kept)
+        return tuple(name for name in names if not self.world.metrics[name].total)
+
+    @cached_property
+    def totals(self) -> tuple[str, ...]:
+        """Metrics that are needed once, at the end."""
+        return tuple(kept.metric for kept in self.kept if self.world.metrics[kept.metric].total)
+
+    @cached_property
     def schedules(self) -> tuple[Any, ...]:
         """The distinct values of scheduled parameters, numbers and schedules; columns hold their positions."""
         values: dict[Any, None] = {}
         for name, parameter in self.world.parameters.items():
             if parameter.scheduled:
-                values.update(dict.fromkeys(self._values(name)))
+                values.update(dict.fromkeys(self.values(name)))
         return tuple(values)
 
     @cached_property
@@ -117,7 +135,7 @@ class Grid:
         columns = {}
         place = {value: i for i, value in enumerate(self.schedules)}
         for name, parameter in self.world.parameters.items():
-            values = self._values(name)
+            values = self.values(name)
             if values == (None,):
                 continue
             if parameter.choices:
@@ -134,7 +152,8 @@ class Grid:
             columns[name] = np.broadcast_to(codes, self.shape or (1,)).reshape(-1)
         return self.world.derive(columns, self)
 
-    def _values(self, name: str) -> tuple[Any, ...]:
+    def values(self, name: str) -> tuple[Any, ...]:
+        """The values of a parameter along its axis, or its only one."""
         for axis in self.axes:
             if name in axis.values:
                 return axis.values[name]
@@ -161,12 +180,17 @@ class Grid:
     @cached_property
     def spec_json(self) -> str:
         """The canonical spec as JSON text."""
-        return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
+        return canonical(self.spec)
 
     @property
     def sha256(self) -> str:
         """Hash of the canonical spec."""
         return hashlib.sha256(self.spec_json.encode()).hexdigest()
+
+
+def canonical(spec: Mapping[str, Any]) -> str:
+    """A spec as the JSON text that is hashed."""
+    return json.dumps(spec, sort_keys=True, separators=(",", ":"))
 
 
 def make_grid(
@@ -242,6 +266,27 @@ def make_grid(
         keep=_keep(world, keep, {*taken, *(name for name in fixed)}, {axis.dim: axis for axis in axes}),
         precision=precision,
     )
+
+
+def grid_of(world: World, spec: Mapping[str, Any], records: Path) -> Grid:
+    """The grid whose canonical `Grid.spec` is ``spec``; the texts of its records lie in the folder ``records``."""
+    fixed = {
+        name: record_file(records, value) if world.parameters[name].record and isinstance(value, dict) else value
+        for name, value in spec["fixed"].items()
+    }
+    alone = [axis for axis in spec["axes"] if list(axis["values"]) == [axis["dim"]]]
+    return make_grid(
+        world,
+        {axis["dim"]: axis["values"][axis["dim"]] for axis in alone},
+        tied={axis["dim"]: axis["values"] for axis in spec["axes"] if axis not in alone},
+        **{name: spec[name] for name in ("steps", "eval_steps", "keep", "precision")},
+        **fixed,
+    )
+
+
+def record_file(folder: Path, canonical: Mapping[str, Any]) -> Path:
+    """Where the text of a record lies."""
+    return folder / f"{canonical['sha256']}.jsonl"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -466,15 +511,21 @@ def _keep(world: World, keep: Any, given: set[str], axes: Mapping[str, Axis]) ->
     if not _several(keep):
         raise InvalidInput(f"keep is {keep!r}; it must be a list of metrics")
     chosen = list(keep)
-    for name in chosen:
-        if not isinstance(name, str) or name not in world.metrics:
-            raise InvalidInput(f"keep has {name!r}; {nearest(name, world.metrics)}")
-        for dim in world.metrics[name].dims:
+    for text in chosen:
+        kept = Kept.parse(text) if isinstance(text, str) else None
+        if kept is None or kept.metric not in world.metrics:
+            raise InvalidInput(f"keep has {text!r}; {nearest(text if kept is None else kept.metric, world.metrics)}")
+        metric = world.metrics[kept.metric]
+        if "." in text and (metric.total or kept.form not in FORMS):
+            what = f"{kept.metric!r} is stored once and has no forms" if metric.total else nearest(kept.form, FORMS)
+            raise InvalidInput(f"keep has {text!r}; {what}")
+        for dim in metric.dims:
             swept = axes.get(world.sized_by.get(dim, ""))
             if swept is not None and len(swept) > 1:
                 raise InvalidInput(
-                    f"keep has {name!r}, whose size changes along the axis {swept.dim!r}; fix {swept.dim!r}"
+                    f"keep has {text!r}, whose size changes along the axis {swept.dim!r}; fix {swept.dim!r}"
                 )
     if not chosen:
         raise InvalidInput("keep is empty; name at least one metric")
-    return tuple(name for name in world.metrics if name in chosen)
+    forms = [Kept(name, form).text for name in world.metrics for form in ("", *FORMS)]
+    return tuple(text for text in forms if text in chosen)

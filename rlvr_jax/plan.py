@@ -9,6 +9,7 @@ import numpy as np
 
 from rlvr_jax.engine import Segments, Work
 from rlvr_jax.grid import Grid
+from rlvr_jax.kept import Kept
 from rlvr_jax.lanes import VECTOR, Layout
 from rlvr_jax.types import InvalidInput
 
@@ -34,8 +35,23 @@ CALL_SECONDS = 2.0
 #: Copies of the state that a call needs at a time: its own, the next one, and arrays of an evaluation.
 STATES = 6
 
-#: Bytes that the states of one call may take, on all devices together.
+#: Bytes that one call may take beyond the program's own arrays, on all devices together, where memory allows it.
 CALL_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a call may be.
+
+    Attributes:
+      places: Most places in it, padding included; None for any number.
+      memory: Most bytes, for the states and the results of all its places; `CALL_BYTES` at most.
+      speed: Numbers a second of `World.work` that one device does.
+    """
+
+    places: int | None = None
+    memory: int | None = None
+    speed: float = SPEED
 
 
 @dataclass(frozen=True)
@@ -66,19 +82,23 @@ class Part:
     def work(self, grid: Grid) -> Work:
         """What the engine needs to train these cells."""
         inputs, shared = grid.world.inputs(self.program, grid, self.cell)
-        metrics = grid.world.metrics
         return Work(
             program=self.program,
             inputs=inputs,
             shared=shared,
             items=self.items,
             segments=self.segments,
-            metrics=tuple(name for name in grid.keep if not metrics[name].total),
-            finals=("diverged_step", *(name for name in grid.keep if metrics[name].total)),
+            metrics=grid.curves,
+            finals=("diverged_step", *grid.totals),
         )
 
 
-def make_plan(grid: Grid, devices: int) -> tuple[Part, ...]:
+def make_plan(
+    grid: Grid,
+    devices: int,
+    limits: Limits = Limits(),
+    cells: np.ndarray | None = None,
+) -> tuple[Part, ...]:
     """Sorts the cells of a grid into programs; nothing is compiled.
 
     Cells share a program if they have the same array shapes. A smaller batch or group is masked up to the largest of
@@ -88,22 +108,32 @@ def make_plan(grid: Grid, devices: int) -> tuple[Part, ...]:
     Args:
       grid: What to train.
       devices: How many devices share the items of a call.
+      limits: Of a call.
+      cells: Which cells of the grid, ascending; None for all.
     """
     parts = []
-    for cells, reason in _shapes(grid):
+    chosen = np.arange(grid.cells) if cells is None else cells
+    for cells, reason in _shapes(grid, chosen):
         for seeds in _alike(grid, cells):
             layout, cell, real = _arrange(grid, seeds, devices)
-            program = grid.world.program(layout, grid, cell.reshape(-1))
-            items, slices = _call(grid, layout, cell, devices)
-            parts.append(Part(program, cell, real, items, Segments.cut(grid.eval_steps, slices), reason))
+            parts.append(make_part(grid, layout, cell, real, reason, devices, limits))
     return tuple(parts)
 
 
-def _shapes(grid: Grid) -> Iterator[tuple[np.ndarray, str]]:
+def make_part(
+    grid: Grid, layout: Layout, cell: np.ndarray, real: np.ndarray, reason: str, devices: int, limits: Limits
+) -> Part:
+    """Cells that have been laid out, with their program and calls."""
+    program = grid.world.program(layout, grid, cell.reshape(-1))
+    items, slices = _call(grid, layout, cell, devices, limits)
+    return Part(program, cell, real, items, Segments.cut(grid.eval_steps, slices), reason)
+
+
+def _shapes(grid: Grid, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
     """Cells that can share array shapes, and why."""
     roles = {role: [n for n, p in grid.world.parameters.items() if p.role == role] for role in ("shape", "size")}
-    columns = grid.columns
-    work = grid.world.work(columns)
+    work = grid.world.work(grid.columns)[chosen]
+    columns = {name: grid.columns[name][chosen] for name in (*roles["shape"], *roles["size"])}
     kind = _codes([columns[name] for name in (*roles["shape"], *roles["size"])])
     first = np.unique(kind, return_index=True)[1]
     waiting = sorted(first.tolist(), key=lambda i: -work[i])
@@ -119,7 +149,7 @@ def _shapes(grid: Grid) -> Iterator[tuple[np.ndarray, str]]:
         waiting = [i for i in waiting if i not in same]
         sizes = ", ".join(f"{name} {columns[name][largest]}" for name in (*roles["shape"], *roles["size"]))
         reason = f"arrays of {sizes}" + (f" ({len(same)} combinations of sizes by mask)" if len(same) > 1 else "")
-        yield np.flatnonzero(np.isin(kind, kind[same])), reason
+        yield chosen[np.isin(kind, kind[same])], reason
 
 
 def _alike(grid: Grid, cells: np.ndarray) -> Iterator[list[tuple[str, np.ndarray]]]:
@@ -197,45 +227,76 @@ def _beside(blocks: list[tuple[str, np.ndarray]], side: int) -> tuple[Layout, np
     return layout, cell, real
 
 
-def _call(grid: Grid, layout: Layout, cell: np.ndarray, devices: int) -> tuple[int, int]:
-    """Items in a call and time slices of a training, so that calls are short and their states fit in memory."""
+def _call(grid: Grid, layout: Layout, cell: np.ndarray, devices: int, limits: Limits) -> tuple[int, int]:
+    """Items in a call and time slices of a training, so that calls are short and fit in memory."""
     first = cell[0, 0, 0]
-    seconds = grid.steps * layout.width * grid.world.work(grid.columns)[first] / SPEED
-    bytes_each = layout.width * grid.world.state(grid.columns)[first] * np.dtype(grid.precision).itemsize
-    fit = int(min(CALL_SECONDS / max(seconds, 1e-9), CALL_BYTES / bytes_each / devices))
+    seconds = layout.width * seconds_of(grid, limits.speed)[first]
+    state = STATES * int(grid.world.state(grid.columns)[first]) * np.dtype(grid.precision).itemsize
+    # results are there twice: as the engine returns them and as they are stored
+    bytes_each = layout.width * (state + 2 * cell_bytes(grid))
+    memory = CALL_BYTES if limits.memory is None else min(limits.memory, CALL_BYTES)
+    fit = int(min(CALL_SECONDS / max(seconds, 1e-9), memory / bytes_each / devices))
+    if limits.places is not None:
+        fit = min(fit, limits.places // layout.width // devices)
     local = -(-len(cell) // devices)
     calls = -(-local // max(1, fit))
     slices = max(1, min(grid.steps, int(np.ceil(seconds / CALL_SECONDS))))
     return devices * -(-local // calls), slices
 
 
+def seconds_of(grid: Grid, speed: float = SPEED) -> np.ndarray:
+    """Estimated seconds that one device needs for each cell ``[cells]``."""
+    return grid.steps * grid.world.work(grid.columns) / speed
+
+
+def samples(grid: Grid, cells: np.ndarray) -> int:
+    """Samples that the training of these cells draws: T * B * G of each."""
+    return grid.steps * int((grid.columns["batch_size"][cells] * grid.columns["group_size"][cells]).sum())
+
+
 def result_bytes(grid: Grid) -> int:
     """Bytes of the results of a grid."""
+    return grid.cells * cell_bytes(grid)
+
+
+def cell_bytes(grid: Grid) -> int:
+    """Bytes of the results of one cell."""
     each = 4  # the step of divergence
-    for name in grid.keep:
-        metric = grid.world.metrics[name]
-        size = np.dtype(grid.precision).itemsize * (1 if metric.total else len(grid.eval_steps))
-        for dim in metric.dims:
-            size *= dim_length(grid, dim)
-        each += size
-    return grid.cells * each
+    for kept in grid.kept:
+        each += np.dtype(grid.precision).itemsize * int(np.prod(cell_shape(grid, kept), dtype=np.int64))
+    return each
+
+
+def cell_shape(grid: Grid, kept: Kept) -> tuple[int, ...]:
+    """Shape of one cell's entry of a variable."""
+    return tuple(dim_length(grid, dim) for dim in kept.dims(grid.world.metrics[kept.metric]))
 
 
 def dim_length(grid: Grid, dim: str) -> int:
-    """Length of one of the metrics' own dimensions."""
+    """Length of one of the variables' own dimensions."""
+    if dim == "step":
+        return len(grid.eval_steps)
     if dim in grid.world.labels:
         return len(grid.world.labels[dim])
     name = grid.world.sized_by[dim]
     return int(next((axis.values[name][0] for axis in grid.axes if name in axis.values), grid.fixed.get(name)))
 
 
-def check_memory(grid: Grid, available: int) -> None:
-    """Refuses a grid whose results, or whose smallest call, do not fit into ``available`` bytes."""
-    needed = result_bytes(grid) + 8 * grid.cells * len(grid.world.parameters)
+def check_memory(grid: Grid, available: int, *, stored: bool = False) -> None:
+    """Refuses a grid that does not fit into ``available`` bytes: its indices and smallest call, and its results.
+
+    Results that are ``stored`` as they come need no memory.
+    """
+    needed = 8 * grid.cells * len(grid.world.parameters) + (0 if stored else result_bytes(grid))
     if needed > available:
+        what, advice = (
+            ("indices", "run it in parts")
+            if stored
+            else ("results and indices", "keep fewer metrics, evaluations or cells")
+        )
         raise InvalidInput(
-            f"the grid has {grid.cells} cells, whose results and indices take {needed / 2**30:.1f} GiB; "
-            f"{available / 2**30:.1f} GiB is free: keep fewer metrics, evaluations or cells"
+            f"the grid has {grid.cells} cells, whose {what} take {needed / 2**30:.1f} GiB; "
+            f"{available / 2**30:.1f} GiB is free: {advice}"
         )
     lane = int(grid.world.state(grid.columns).max()) * np.dtype(grid.precision).itemsize
     if STATES * VECTOR * lane > available:

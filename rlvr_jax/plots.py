@@ -297,7 +297,7 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:
     Args:
         figure: what was drawn inside ``style()``.
         stem: path without a suffix; its folder is made if it is missing.
-        facts: what ``captions.caption`` returns.
+        facts: what ``captions.caption`` returns; results that are ``unfinished`` are marked in the figure, too.
 
     Returns:
         The three paths.
@@ -305,6 +305,8 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:
     stem.parent.mkdir(parents=True, exist_ok=True)
     pdf, png, text = (stem.with_name(stem.name + suffix) for suffix in (".pdf", ".png", ".json"))
     with style():
+        if "unfinished" in facts:
+            figure.supxlabel(facts["unfinished"], fontsize="x-small", color="0.35")
         figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
         figure.savefig(png)
     text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

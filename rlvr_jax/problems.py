@@ -103,6 +103,18 @@ class Problems:
             digest.update(np.ascontiguousarray(array, "<i4").tobytes())
         return {"problems": len(self), "sha256": digest.hexdigest()}
 
+    def text(self) -> str:
+        """The set as JSON lines, which `read_problems` reads.
+
+        >>> Problems(start=[12], op=[[0, 3]], operand=[[30, 11]]).text()
+        '{"start": 12, "steps": [["add", 30], ["mul2", 11]]}\\n'
+        """
+        lines = []
+        for start, length, op, operand in zip(self.start, self.length, self.op, self.operand, strict=True):
+            steps = [[OPERATIONS[kind], int(k)] for kind, k in zip(op[:length], operand[:length], strict=True)]
+            lines.append(json.dumps({"start": int(start), "steps": steps}) + "\n")
+        return "".join(lines)
+
 
 def make_problems(n: int, seed: int, min_steps: int = 3, max_steps: int = 8) -> Problems:
     """Random problems, the same number for number wherever they are made.

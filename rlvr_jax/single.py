@@ -44,20 +44,20 @@ def train(grid: Grid, program: Any, inputs: Any, shared: Any, finals: tuple[str,
       finals: Names of what is stored once, besides ``diverged_step``.
 
     Returns:
-      By name: ``step [E]``, the metrics that are kept ``[E, ...]``, and ``finals``.
+      By name: ``step [E]``, what is kept (curves are ``[E, ...]``), ``finals``, and ``diverged_step``.
     """
-    metrics = grid.world.metrics
     work = engine.Work(
         program=program,
         inputs=inputs,
         shared=shared,
         items=1,
         segments=engine.Segments.cut(grid.eval_steps, 1),
-        metrics=tuple(name for name in grid.keep if not metrics[name].total),
+        metrics=grid.curves,
         finals=(*finals, "diverged_step"),
     )
     devices.use_compile_cache()
     with jax.enable_x64(grid.precision == "float64"):
         (chunk,) = engine.run(work, jax.devices()[:1], engine.Clock())
-    stored = {name: x[0, ..., 0] for name, x in (chunk.metrics | chunk.finals).items()}
-    return {"step": np.array(grid.eval_steps), **stored}
+    returned = chunk.metrics | chunk.finals
+    kept = {kept.name: kept.of(returned[kept.metric], grid.eval_steps) for kept in grid.kept if kept.metric in returned}
+    return {"step": np.array(grid.eval_steps)} | {name: x[0, ..., 0] for name, x in (kept | chunk.finals).items()}

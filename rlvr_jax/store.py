@@ -1,104 +1,199 @@
-"""Labelled results on disk: a Zarr v3 directory that xarray and others can read."""
+"""Stored results as one labelled Dataset: `open_store`. Nothing here needs JAX."""
 
-import json
-import shutil
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
+import zarr
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
+from rlvr_jax import disk
+from rlvr_jax.disk import Header
+from rlvr_jax.grid import canonical
 from rlvr_jax.types import InvalidInput
 
-#: Version of the layout on disk; a reader refuses a newer one.
-FORMAT = 1
-
-
-def save(dataset: xr.Dataset, path: str | Path, *, overwrite: bool = False) -> None:
-    """Writes a Dataset of `rlvr_jax.sweep` to ``path``, whole or not at all.
-
-    Names along an axis are stored as integer codes with the CF attributes ``flag_values`` and ``flag_meanings``,
-    which other readers understand, and as they are in the attribute ``labels``.
-
-    Args:
-      dataset: What to write.
-      path: The directory to make.
-      overwrite: Whether an older result may be replaced.
-
-    Raises:
-      InvalidInput: If ``path`` exists and may not be replaced, or cannot be written.
-    """
-    path = Path(path)
-    check_free(path, overwrite=overwrite)
-    coded = dataset.copy()
-    for name, coord in dataset.coords.items():
-        if coord.dtype.kind in "UO":
-            labels = [str(label) for label in coord.values]
-            attributes = {
-                **coord.attrs,
-                "labels": labels,
-                "flag_values": list(range(len(labels))),
-                "flag_meanings": " ".join(label.replace(" ", "_") for label in labels),
-            }
-            coded = coded.assign_coords({name: (coord.dims, np.arange(len(labels), dtype=np.int32), attributes)})
-    coded.attrs["format"] = FORMAT
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        coded.to_zarr(partial, consolidated=False, zarr_format=3)
-        if path.exists():
-            shutil.rmtree(path)
-        partial.rename(path)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-def check_free(path: str | Path, *, overwrite: bool = False) -> None:
-    """Refuses a place where `save` would not write, so that a run can be refused before it starts.
-
-    Raises:
-      InvalidInput: If ``path`` exists and may not be replaced, or is no result.
-    """
-    path = Path(path)
-    if not path.name or path.name == "..":
-        raise InvalidInput(f"{str(path)!r} names no store; give a directory to make, such as results/study.zarr")
-    if path.exists() and not overwrite:
-        raise InvalidInput(f"{path} exists; choose another place, or allow it to be overwritten")
-    if path.exists() and not _is_result(path):
-        raise InvalidInput(f"{path} exists and is no result; it is not overwritten")
-
-
-def _is_result(path: Path) -> bool:
-    """Whether `save` has written ``path``; other people's Zarr groups are none."""
-    try:
-        attributes = json.loads((path / "zarr.json").read_text())["attributes"]
-        return isinstance(attributes["format"], int) and "spec_sha256" in attributes
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+#: Diverged cells that are named one by one.
+NAMED = 10
 
 
 def open_store(path: str | Path) -> xr.Dataset:
-    """The Dataset in ``path``, with its names back in place; values are read when they are used.
+    """The results at ``path`` with the dimensions that the spec declares; values are read when they are used.
+
+    Cells that are not finished are NaN (-1 in ``diverged_step``), and the attribute ``unfinished`` counts them; that
+    may be read while a sweep is running. The attributes are those of `rlvr_jax.sweep`, as far as they are known.
 
     Raises:
-      InvalidInput: If there is no result at ``path``, or one of a newer version.
+      InvalidInput: If there is no result at ``path``, one of another format, or a damaged one.
     """
-    path = Path(path)
-    if not (path / "zarr.json").exists():
-        raise InvalidInput(f"{path} holds no results; give the directory that a run has written")
-    try:
-        coded = xr.open_zarr(path, consolidated=False)
-    except (ValueError, KeyError, OSError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    version = coded.attrs.pop("format", None)
-    if not isinstance(version, int) or version > FORMAT:
-        raise InvalidInput(f"{path} has format {version!r}; this version of rlvr_jax reads formats up to {FORMAT}")
-    named = {}
-    for name, coord in coded.coords.items():
-        attributes = dict(coord.attrs)
-        labels = attributes.pop("labels", None)
-        if labels is not None:
-            attributes = {key: value for key, value in attributes.items() if not key.startswith("flag_")}
-            named[name] = (coord.dims, np.array(labels)[coord.values], attributes)
-    return coded.assign_coords(named)
+    while True:
+        header = disk.read_header(path)
+        try:
+            return labelled(header)
+        except InvalidInput:
+            if disk.read_header(path).declaration == header.declaration:
+                raise
+            # it was extended in between
+
+
+def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarray | None = None) -> xr.Dataset:
+    """The results of a store as `open_store` gives them, or those of a spec whose cells it holds.
+
+    Args:
+      header: Of the store.
+      spec: A canonical spec; None for the store's own.
+      cells: Where its cells lie in the grid of the store.
+    """
+    done = header.done()
+    slot = slots(header, sorted(done))
+    if spec is None or cells is None:
+        spec = header.spec
+    else:
+        slot = slot[cells]
+    slot = slot.reshape([len(next(iter(axis["values"].values()))) for axis in spec["axes"]])
+    axes = tuple(axis["dim"] for axis in spec["axes"])
+    variables = {}
+    for name in header.variables:
+        array = header.array(name)
+        dims = (*axes, *_dims(array)[1:])
+        lazy = indexing.LazilyIndexedArray(_Cells(header, name, slot))
+        variables[name] = xr.Variable(dims, lazy, dict(array.attrs))
+    about = {name: str(header.array(name).attrs["long_name"]) for axis in spec["axes"] for name in axis["values"]}
+    coords = axis_coords(spec["axes"], about)
+    for dim in dict.fromkeys(dim for variable in variables.values() for dim in variable.dims if dim not in axes):
+        coords[dim] = (dim, _decoded(header.array(dim)))
+    attributes: dict[str, Any] = {
+        "world": spec["world"],
+        "spec": canonical(spec),
+        "spec_sha256": hashlib.sha256(canonical(spec).encode()).hexdigest(),
+        "versions": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
+        "device_kind": ", ".join(sorted({receipt.device_kind for receipt in done.values()})),
+        "wall_seconds": round(sum(receipt.seconds for receipt in done.values()), 3),
+    }
+    missing = int((slot < 0).sum())
+    if missing:
+        attributes["unfinished"] = f"{missing} of {slot.size} cells are not finished and are NaN"
+    dataset = xr.Dataset(variables, coords, attributes)
+    if any(receipt.diverged for receipt in done.values()):
+        dataset.attrs["diverged"] = diverged(dataset["diverged_step"])
+    return dataset
+
+
+def axis_coords(axes: list[dict[str, Any]], about: Mapping[str, str]) -> dict[str, Any]:
+    """Coordinates of the axes of a canonical spec; ``about`` says what each parameter is."""
+    coords: dict[str, Any] = {}
+    for axis in axes:
+        for name, values in axis["values"].items():
+            coords[name] = (axis["dim"], labels(values), {"long_name": about[name]})
+        if axis["dim"] not in axis["values"]:
+            coords[axis["dim"]] = np.arange(len(next(iter(axis["values"].values()))))
+    return coords
+
+
+def labels(values: list[Any]) -> list[Any]:
+    """Coordinates of an axis: its numbers or names; all as text where some are schedules."""
+    if any(isinstance(value, dict) for value in values):
+        return [value["name"] if isinstance(value, dict) else f"{value:g}" for value in values]
+    return list(values)
+
+
+def diverged(step: xr.DataArray) -> str:
+    """Which cells went non-finite, in words; empty where none did.
+
+    Args:
+      step: ``diverged_step``, with the coordinates of the axes.
+    """
+    values = step.values
+    found = np.argwhere(values >= 0)
+    if len(found) == 0:
+        return ""
+    names = []
+    for place in found[:NAMED]:
+        at = dict(zip(step.dims, place, strict=True))
+        labels = [
+            f"{name}={coord.values[at[dim]]}"
+            for dim in step.dims
+            for name, coord in step.coords.items()
+            if coord.dims == (dim,) and (name != dim or _tells(step, str(dim)))
+        ]
+        names.append(f"{' '.join(labels) or 'the cell'} at step {values[tuple(place)]}")
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    noun = "cell" if len(found) == 1 else "cells"
+    return f"{len(found)} {noun} went non-finite and kept the last finite parameters: {'; '.join(names)}{more}"
+
+
+def _tells(step: xr.DataArray, dim: str) -> bool:
+    """Whether a dimension is a parameter of its own, and no number of the parameters that move along it."""
+    return all(name == dim or coord.dims != (dim,) for name, coord in step.coords.items())
+
+
+class _Cells(BackendArray):
+    """An array of a store, with the grid's dimensions in place of its axis of cells; read chunk by chunk."""
+
+    def __init__(self, header: Header, name: str, slot: np.ndarray):
+        self.header, self.name, self.array, self.slot = header, name, header.array(name), slot
+        self.shape = (*slot.shape, *self.array.shape[1:])
+        self.dtype = self.array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        slot = _outer(self.slot, key[: self.slot.ndim])
+        inner = key[self.slot.ndim :]
+        rows = self.header.chunk_cells
+        flat = np.atleast_1d(slot).reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        first = np.searchsorted(flat[order], 0)  # those before are missing
+        chunks, starts = np.unique(flat[order][first:] // rows, return_index=True)
+        out: np.ndarray | None = None
+        stops = np.append(starts, len(flat) - first)[1:]
+        for chunk, start, stop in zip(chunks, starts, stops, strict=True):
+            places = order[first + start : first + stop]
+            block = _outer(self._chunk(int(chunk)), (slice(None), *inner))
+            if out is None:
+                out = np.full((len(flat), *block.shape[1:]), self.array.fill_value, self.dtype)
+            out[places] = block[flat[places] % rows]
+        if out is None:
+            empty = _outer(np.empty((1, *self.array.shape[1:]), self.dtype), (slice(None), *inner))
+            out = np.full((len(flat), *empty.shape[1:]), self.array.fill_value, self.dtype)
+        return out.reshape(np.shape(slot) + out.shape[1:])
+
+    def _chunk(self, number: int) -> np.ndarray:
+        rows = self.header.chunk_cells
+        try:
+            return np.asarray(self.array[number * rows : (number + 1) * rows])
+        except (ValueError, RuntimeError, OSError) as error:
+            raise InvalidInput(
+                f"{self.header.path / disk.chunk_file(self.name, number, self.array.ndim)} is damaged ({error}); "
+                f"rlvr-jax verify {self.header.path} --repair computes it again"
+            ) from None
+
+
+def _outer(array: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
+    """``array`` indexed along each axis by itself; a whole number takes its axis away."""
+    for axis in reversed(range(len(key))):
+        array = array[(slice(None),) * axis + (key[axis],)]
+    return array
+
+
+def slots(header: Header, done: list[int]) -> np.ndarray:
+    """The slot of each cell of the store's grid that is finished, int64 ``[cells]``; -1 for the others."""
+    slot = np.full(int(np.prod([len(next(iter(axis["values"].values()))) for axis in header.spec["axes"]])), -1)
+    for chunk in done:
+        places = header.places[chunk]
+        real = np.flatnonzero(places >= 0)
+        slot[places[real]] = chunk * header.chunk_cells + real
+    return slot
+
+
+def _dims(array: "zarr.Array[Any]") -> tuple[str, ...]:
+    return tuple(str(name) for name in array.metadata.dimension_names)  # pyright: ignore
+
+
+def _decoded(array: "zarr.Array[Any]") -> np.ndarray:
+    values = np.asarray(array[:])
+    return np.array(array.attrs["labels"])[values] if "labels" in array.attrs else values

@@ -39,7 +39,8 @@ class Parameter:
       choices: The allowed names, for a parameter that is a name.
       flag: Whether it is true or false.
       record: Makes a data set with a length out of what was given, or raises `InvalidInput`; for a parameter that may
-        be fixed to one in place of a number. A record has ``canonical()``, its content as JSON.
+        be fixed to one in place of a number. A record has ``canonical()``, its size and hash as JSON, and
+        ``text()``, from which it is made again out of a file.
     """
 
     name: str

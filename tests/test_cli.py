@@ -20,13 +20,16 @@ from rlvr_jax.cli import main
 from rlvr_jax.table import final_table
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
-COMMANDS = ("run", "plan", "list", "stats", "bench")
+COMMANDS = ("run", "plan", "status", "verify", "export", "list", "stats", "bench")
 SMALL = ["--seeds", "2", "--set", "steps=20"]
 
 WRONG = [
-    ([], "expected one of {run, plan, list, stats, bench}"),
+    ([], "expected one of {run, plan, status, verify, export, list, stats, bench}"),
     (["rum"], "there is no command 'rum'; did you mean 'run'?"),
-    (["figures"], "there is no command 'figures'; the known ones are bench, list, plan, run, stats"),
+    (
+        ["figures"],
+        "there is no command 'figures'; the known ones are bench, export, list, plan, run, stats, status, verify",
+    ),
     (["--version"], "unrecognized options: --version"),
     (["run"], "missing from rlvr-jax run: SPEC"),
     (["plan"], "missing from rlvr-jax plan: SPEC"),
@@ -75,13 +78,29 @@ WRONG = [
         ["run", "good.toml", "--out", "good.toml/deep/x.zarr"],
         "the folder good.toml/deep cannot be made: not a directory",
     ),
+    *(
+        (
+            ["run", "good.toml", "--out", f"{folder}/good.zarr", *flags],
+            f"{folder}/good.zarr exists and is no store of results; choose another place (--out)",
+        )
+        for folder in ("taken", "alien")
+        for flags in ([], ["--overwrite"])
+    ),
+    (["run", "good.toml", "--memory", "much"], "--memory: 'much' is no size; write for example 4GB or 512MB"),
+    (["status", "missing.zarr"], "there is no store missing.zarr"),
     (
-        ["run", "good.toml", "--out", "taken/good.zarr"],
-        "taken/good.zarr exists; choose another place, or allow it to be overwritten (--out, --overwrite)",
+        ["verify", "alien/good.zarr"],
+        "alien/good.zarr holds no results; give the directory that a run has written",
+    ),
+    (["export", "missing.zarr"], "missing from rlvr-jax export: --out FILE"),
+    (["export", "missing.zarr", "--out", "a.csv"], "there is no store missing.zarr"),
+    (
+        ["export", "missing.zarr", "--out", "a.xlsx"],
+        "a.xlsx says no format; its name must end in .nc, .csv, .parquet",
     ),
     (
-        ["run", "good.toml", "--out", "alien/good.zarr", "--overwrite"],
-        "alien/good.zarr exists and is no result; it is not overwritten (--out, --overwrite)",
+        ["export", "missing.zarr", "--out", "good.toml.csv"],
+        "good.toml.csv exists; choose another name, or allow it to be replaced (--overwrite)",
     ),
     (
         ["run", "good.toml", "--out", "flat/good.zarr"],
@@ -91,7 +110,7 @@ WRONG = [
     (["list", "everything"], "unrecognized options: everything"),
     (
         ["run", "good.toml", "--out", "."],
-        "'.' names no store; give a directory to make, such as results/study.zarr (--out, --overwrite)",
+        "'.' names no store; give a directory to make, such as results/study.zarr (--out)",
     ),
     (["list", "--out", "x"], "unrecognized options: --out, x"),
     (["bench", "chess"], "world is 'chess'; it must be one of bandit, tool"),
@@ -109,6 +128,7 @@ WRONG = [
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("good.toml").write_text(GOOD)
+    Path("good.toml.csv").write_text("")
 
 
 @pytest.fixture
@@ -153,19 +173,32 @@ def test_run_leaves_a_store_figures_and_a_table(capsys: pytest.CaptureFixture[st
     assert stored.load().drop_attrs().identical(small.sweep(progress=False).drop_attrs())
 
 
-def test_results_are_not_overwritten_unless_asked(
+def test_what_is_there_is_not_computed_again_and_another_spec_replaces_it_only_if_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", "good.toml", "--no-figures"]
     assert main(command) == 0
-    before = {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")}
+    table = capsys.readouterr().out.splitlines()
+    before = files("results")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "run", None)  # it must not come to that
-        assert main(command) == 2
-    assert "results/good.zarr exists" in capsys.readouterr().err
-    assert {path: path.stat().st_mtime_ns for path in Path("results").rglob("*")} == before
+        assert main(command) == 0
+        again = capsys.readouterr().out.splitlines()
+        assert again[:-1] == table[:-1]
+        assert again[-1].startswith("results: results/good.zarr (0 cells computed, 1 found; ")
+        assert main([*command, "--set", "lr=0.1"]) == 2
+    assert capsys.readouterr().err == (
+        "rlvr-jax: good.toml: results/good.zarr has lr 0.5, and this spec has 0.1; a spec that extends a store keeps "
+        "its cells: give lr all of these values as an axis, or choose another place (--out)\n"
+    )
+    assert files("results") == before
     assert main([*command, "--overwrite", "--set", "lr=0.1"]) == 0
     assert json.loads(open_store("results/good.zarr").attrs["spec"])["fixed"]["lr"] == 0.1
+
+
+def files(folder: str) -> dict[Path, int]:
+    """When each file that says something was written; the lock does not."""
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file() and path.stem != "lock"}
 
 
 def test_one_cell_without_seeds_and_a_choice_of_metrics(capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,26 +233,18 @@ def test_a_stop_keeps_what_had_finished(monkeypatch: pytest.MonkeyPatch, capsys:
             raise KeyboardInterrupt
         yield from real(*arguments)
 
-    monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "sizes.toml", "--out", "out/sizes.zarr"]) == 130
-    partial = "out/sizes.partial.zarr"
-    sentence = f"stopped: 1 of 2 cells had finished and are in {partial}; the others are NaN there"
-    assert capsys.readouterr() == ("", f"rlvr-jax: {sentence}\n")
-    accuracy = open_store(partial)["accuracy"].isel(step=-1)
-    assert np.isfinite(accuracy).values.tolist() == [True, False]
-    assert not Path("out/sizes.zarr").exists()
-
-
-def test_a_stop_before_anything_had_finished_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*_: Any) -> Iterator[engine.Chunk]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(engine, "run", stopped)
-    assert main(["run", "good.toml", "--out", "none/good.zarr"]) == 130
-    assert capsys.readouterr().err == "rlvr-jax: stopped: nothing had finished, so nothing is stored\n"
-    assert list(Path("none").iterdir()) == []
+    command = ["run", "sizes.toml", "--out", "out/sizes.zarr", "--no-figures"]
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run", stopped)
+        assert main(command) == 130
+    sentence = "1 of 2 cells are finished and kept in out/sizes.zarr; the same command goes on with the others"
+    assert capsys.readouterr() == ("", f"rlvr-jax: stopped: {sentence}\n")
+    partial = open_store("out/sizes.zarr")
+    assert partial.attrs["unfinished"] == "1 of 2 cells are not finished and are NaN"
+    assert np.isfinite(partial["accuracy"].isel(step=-1)).values.tolist() == [True, False]
+    assert main(command) == 0
+    assert "(1 cell computed, 1 found; " in capsys.readouterr().out
+    assert np.isfinite(open_store("out/sizes.zarr")["accuracy"].isel(step=-1)).all()
 
 
 @pytest.mark.usefixtures("idle")
@@ -306,3 +331,56 @@ def test_a_refusal_of_the_process_is_exit_code_2_without_a_traceback() -> None:
 def _environment() -> dict[str, str]:
     """The tests' own package first, wherever they run."""
     return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def test_status_verify_and_export_of_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    axes = ["--set", "lr=[0.1, 0.5]", "--seeds", "2"]
+    assert main(["run", "good.toml", "--no-figures", *axes]) == 0
+    capsys.readouterr()
+    assert main(["status", "results/good.zarr"]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "results/good.zarr: world bandit, 4 of 4 cells done, 0 running, 0 missing, 0 failed"
+    assert others[0] == "1 of 1 chunks have a receipt"
+    assert "nobody is writing it" in others
+    assert main(["status", "results/good.zarr", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 4
+    assert main(["verify", "results/good.zarr"]) == 0
+    assert capsys.readouterr().out == "results/good.zarr: 1 chunks with receipts; 0 damaged\n"
+    assert main(["export", "results/good.zarr", "--out", "good.toml.csv", "--overwrite"]) == 0
+    assert capsys.readouterr().out == "written: good.toml.csv\n"
+    assert len(Path("good.toml.csv").read_text().splitlines()) == 3
+    next(Path("results/good.zarr/run/receipts").iterdir()).unlink()
+    assert main(["export", "results/good.zarr", "--out", "partial.csv"]) == 0
+    assert capsys.readouterr().out == "written: partial.csv (4 of 4 cells are not finished and are NaN)\n"
+
+
+def test_an_extension_keeps_what_the_store_keeps_unless_the_spec_says_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["run", "good.toml", "--no-figures"]
+    assert main(command) == 0
+    # where it is swept, more metrics are kept by default
+    assert main([*command, "--set", "train_fraction=[0.5, 1.0]"]) == 0
+    assert "(1 cell computed, 1 found; " in capsys.readouterr().out
+    assert "accuracy_seen" not in open_store("results/good.zarr")
+    assert main([*command, "--set", 'keep=["accuracy.final"]']) == 2
+    assert "holds another study: keep is ['accuracy', " in capsys.readouterr().err
+
+
+def test_overwriting_removes_nothing_before_the_new_run_is_possible(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["run", "good.toml", "--no-figures"]
+    assert main(command) == 0
+    before = files("results")
+    assert main([*command, "--overwrite", "--memory", "1kB", "--set", "lr=0.1"]) == 2
+    assert main([*command, "--overwrite", "--set", "lr=fast"]) == 2
+    assert files("results") == before
+
+
+@pytest.mark.filterwarnings("ignore:.*went non-finite")
+def test_a_thousand_configurations_are_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = results(
+        {"lr": np.linspace(0.1, 1.0, 30).tolist(), "kl_coef": np.linspace(0, 1, 40).tolist(), "seed": [0, 1]}
+    )
+    assert cli._table(held) == "1,200 configurations are too many for a table; rlvr-jax export writes them to a file."

@@ -10,8 +10,15 @@ import pytest
 import rlvr_jax
 
 MODULES = ["rlvr_jax", *(module.name for module in pkgutil.walk_packages(rlvr_jax.__path__, "rlvr_jax."))]
-DOCUMENTED = ["advantages", "bandit", "draws", "numerics", "results", "schedules", "store", "theory"]
-WITH_EXAMPLES = ["advantages", "bandit", "draws", "engine", "numerics", "results", "schedules", "theory"]
+DOCUMENTED = [
+    *("addresses", "advantages", "bandit", "checks", "declaration", "disk", "draws", "driver", "export", "files"),
+    *("inspection", "kept", "lock", "manifest", "numerics", "progress", "receipts", "results", "schedules"),
+    *("session", "store", "tasks", "template", "theory"),
+]
+WITH_EXAMPLES = [
+    *("addresses", "advantages", "bandit", "draws", "engine", "export", "kept", "numerics", "progress", "results"),
+    *("schedules", "theory"),
+]
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])

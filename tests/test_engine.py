@@ -1,5 +1,6 @@
 """The engine's contracts: equal bits however cells are packed, one compilation, frozen lanes, clean stops."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import rlvr_jax as rj
-from rlvr_jax import engine, plan, results
+from rlvr_jax import engine, plan
 from rlvr_jax.grid import make_grid
 from rlvr_jax.worlds import WORLDS, world
 
@@ -322,15 +323,15 @@ def test_an_injected_nan_stays_in_its_lane(name, contract):
 
 def test_ctrl_c_keeps_what_had_finished(monkeypatch):
     monkeypatch.setattr(plan, "CALL_BYTES", 1)
-    run = engine.run
+    run, calls = engine.run, itertools.count()
 
     def stopped(*arguments):
-        for i, chunk in enumerate(run(*arguments)):
-            if i == 2:
+        for chunk in run(*arguments):
+            if next(calls) == 2:
                 raise KeyboardInterrupt
             yield chunk
 
-    monkeypatch.setattr(results.engine, "run", stopped)
+    monkeypatch.setattr(engine, "run", stopped)
     cells = {"lr": np.geomspace(0.1, 1, 160).tolist(), "seed": {"range": [0, 12]}}
     with pytest.raises(rj.Interrupted, match=r"stopped: \d+ of 1920 cells had finished") as stop:
         rj.sweep("bandit", cells, method="rloo", steps=10, prompts=50)

@@ -17,7 +17,7 @@ from rlvr_jax import devices, engine
 from rlvr_jax.bandit import PARAMETERS, WORLD
 from rlvr_jax.grid import MOST_CELLS, Grid, NamedSchedule, make_grid
 from rlvr_jax.plan import check_memory
-from rlvr_jax.results import labels
+from rlvr_jax.store import labels
 from rlvr_jax.types import InvalidInput
 
 BASE = {"method": "rloo", "lr": 0.5, "steps": 20}
@@ -87,7 +87,7 @@ def test_a_log_axis_begins_and_ends_where_it_says():
 def test_named_schedules_are_labelled_by_name_and_tabulated():
     axis = [0.0, REPAIRED, {"name": "ramp", "schedule": lambda step: step / 20}]
     made = grid({"hack_reward": axis})
-    assert labels(made.axes[0].values["hack_reward"]) == ["0", "repaired at 11", "ramp"]
+    assert labels(made.spec["axes"][0]["values"]["hack_reward"]) == ["0", "repaired at 11", "ramp"]
     assert_array_equal(made.columns["hack_reward"], [0, 1, 2])
     expected = [np.zeros(21), np.arange(21) < 11, np.arange(21) / 20]
     assert_array_equal(made.tables, np.array(expected, float).T)

@@ -1,0 +1,214 @@
+"""What a driver writes before any task runs: the template of a store, and the cells that are appended to it."""
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from rlvr_jax import disk, files, manifest
+from rlvr_jax.disk import UNUSED, Header, StoredPart
+from rlvr_jax.grid import Grid, NamedSchedule, record_file
+from rlvr_jax.plan import Part, cell_shape, dim_length
+from rlvr_jax.types import Parameter
+
+
+def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]) -> None:
+    """Makes a store without cells at ``path``, whole or not at all.
+
+    Raises:
+      InvalidInput: If something is there, or it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}{files.PARTIAL}")
+    with files.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            group = zarr.open_group(partial, mode="w", zarr_format=3)
+            group.create_group("run")  # a group, so that readers of the store pass it by
+            header = Header(
+                path=partial,
+                spec=grid.spec,
+                spec_sha256=grid.sha256,
+                chunk_cells=chunk_cells,
+                chunks=0,
+                parts=(),
+                cells=0,
+                declaration=0,
+                versions=dict(versions),
+                created=datetime.now().astimezone().isoformat(timespec="seconds"),
+            )
+            header.receipts.mkdir()
+            header.failed.mkdir()
+            header.records.mkdir()
+            for record in (value for value in grid.fixed.values() if hasattr(value, "canonical")):
+                if not isinstance(record, NamedSchedule):
+                    files.write(record_file(header.records, record.canonical()), record.text().encode())
+            _create_arrays(group, grid, chunk_cells)
+            coordinates = " ".join(grid.columns)
+            group.attrs.update({"coordinates": coordinates})
+            disk.commit(header)
+            partial.rename(path)
+            files.sync(path.parent)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part]) -> Header:
+    """Gives a store another spec that holds all of its cells, and appends the cells of ``parts``.
+
+    Args:
+      header: Of the store.
+      grid: The spec, from now on.
+      places: As `Header.places`, for this grid.
+      parts: The new cells, as they are to be laid out.
+
+    Returns:
+      What the store says of itself afterwards.
+    """
+    stored, first = [], header.chunks
+    for part in parts:
+        layout = part.program.layout
+        stored.append(StoredPart(layout.blocks, layout.seeds, first, len(part.cell), part.items, part.reason))
+        first += stored[-1].chunks
+    new = [_slots(part, row, header.chunk_cells) for part, row in zip(parts, stored, strict=True)]
+    places = np.concatenate([places, *new])
+    after = replace(
+        header,
+        spec=grid.spec,
+        spec_sha256=grid.sha256,
+        chunks=first,
+        parts=(*header.parts, *stored),
+        cells=int((places >= 0).sum()),
+        declaration=header.declaration + 1,
+    )
+    with files.writing(header.path):
+        _fill(header.group, header.variables, grid, places, after, begin=header.chunks * header.chunk_cells)
+        for file in (header.path / after.place).iterdir():
+            files.sync(file)
+        disk.commit(after)
+        shutil.rmtree(header.path / header.place, ignore_errors=True)
+        manifest.write(after)
+    return after
+
+
+def restore(header: Header, grid: Grid, damaged: Collection[str]) -> None:
+    """Makes files of a store again that have no receipt, from its spec and the places of its cells.
+
+    Args:
+      header: Of the store.
+      grid: Its spec.
+      damaged: The files, as `rlvr_jax.manifest.damaged` names them.
+    """
+    fresh = header.path.with_name(f".{header.path.name}.fresh{files.PARTIAL}")
+    with files.writing(header.path):
+        shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            create(fresh, grid, header.chunk_cells, header.versions)
+            _fill(disk.read_header(fresh).group, header.variables, grid, header.places, header, begin=0)
+            for folder in {name.partition("/")[0] for name in damaged if "/" in name}:
+                if folder in header.variables:
+                    shutil.copy(fresh / folder / "zarr.json", header.path / folder / "zarr.json")
+                else:
+                    shutil.rmtree(header.path / folder, ignore_errors=True)
+                    shutil.copytree(fresh / folder, header.path / folder)
+            if "zarr.json" in damaged:
+                shutil.copy(fresh / "zarr.json", header.path / "zarr.json")
+            disk.commit(header)
+            manifest.write(header)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _fill(
+    group: zarr.Group, variables: Sequence[str], grid: Grid, places: np.ndarray, after: Header, *, begin: int
+) -> None:
+    """Makes room for all slots, and says of those from ``begin`` on what they are."""
+    slots = after.chunks * after.chunk_cells
+    for name in variables:
+        array = _array(group, name)
+        array.resize((slots, *array.shape[1:]))
+    _append_columns(group, grid, places, begin)
+    if after.place in group:  # a driver died before it had declared this
+        del group[after.place]
+    about = {"long_name": "index of the cell in the grid of the spec; negative: padding or unused"}
+    rows = _rows(after.chunk_cells)
+    array = disk.create_array(group, after.place, ["cell"], (slots,), rows, np.int64, int(UNUSED), about)
+    array[:] = places.reshape(-1)
+
+
+def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
+    array = group[name]
+    assert isinstance(array, zarr.Array)
+    return array
+
+
+def _slots(part: Part, stored: StoredPart, chunk_cells: int) -> np.ndarray:
+    """The places of a part's chunks ``[chunks, chunk_cells]``; see `Header.places`."""
+    encoded = np.where(part.real, part.cell, ~part.cell).reshape(len(part.cell), -1)
+    missing = stored.chunks * stored.each - stored.items
+    encoded = np.pad(encoded, ((0, missing), (0, 0)), constant_values=UNUSED).reshape(stored.chunks, -1)
+    return np.pad(encoded, ((0, 0), (0, chunk_cells - encoded.shape[1])), constant_values=UNUSED)
+
+
+def _rows(chunk_cells: int) -> int:
+    return chunk_cells * max(1, disk.COLUMN_SLOTS // chunk_cells)
+
+
+def _create_arrays(group: zarr.Group, grid: Grid, chunk_cells: int) -> None:
+    dims = {}
+    for kept in grid.kept:
+        metric = grid.world.metrics[kept.metric]
+        shape, attributes = (0, *cell_shape(grid, kept)), {"long_name": kept.about(metric)}
+        names = ["cell", *kept.dims(metric)]
+        disk.create_array(group, kept.name, names, shape, chunk_cells, grid.precision, np.nan, attributes)
+        dims |= dict.fromkeys(kept.dims(metric))
+    attributes = {"long_name": "step at which a cell went non-finite; -1 for never"}
+    disk.create_array(group, "diverged_step", ["cell"], (0,), chunk_cells, np.int32, -1, attributes)
+    for dim in dims:
+        names = list(grid.world.labels.get(dim, ()))
+        values = np.array(grid.eval_steps) if dim == "step" else np.arange(dim_length(grid, dim))
+        values = values.astype(np.int32 if names else np.int64)
+        about = disk.flags(names) if names else {}
+        disk.create_array(group, dim, [dim], values.shape, len(values), values.dtype, 0, about)[:] = values
+    for name in grid.columns:
+        parameter = grid.world.parameters[name]
+        coded = bool(parameter.choices) or parameter.scheduled
+        kind = np.int32 if coded else bool if parameter.flag else np.int64 if parameter.whole else np.float64
+        about = {"long_name": parameter.about} | (disk.flags([]) if coded else {})
+        fill = 0 if coded else grid.columns[name][0].item()  # what never changes takes no room
+        disk.create_array(group, name, ["cell"], (0,), _rows(chunk_cells), kind, fill, about)
+
+
+def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: int) -> None:
+    """Says for each new slot what its cell is; slots before ``begin`` are as they were."""
+    new = places.reshape(-1)[begin:]
+    if len(new) == 0:
+        return
+    unused = new == UNUSED
+    cell = np.where(unused, 0, np.where(new < 0, ~new, new))
+    for name, column in grid.columns.items():
+        array = _array(group, name)
+        array.resize((begin + len(new),))
+        parameter = grid.world.parameters[name]
+        if parameter.choices or parameter.scheduled:
+            here = _names(parameter, grid)
+            known: list[Any] = array.attrs["labels"]  # type: ignore  # codes that are in use keep their meaning
+            known += [label for label in here if label not in known]
+            array.attrs.update(disk.flags(known))
+            column = np.array([known.index(label) for label in here], np.int32)[column]
+        if (column == column[0]).all():
+            array[begin:] = column[0]
+        else:
+            array[begin:] = np.where(unused, array.fill_value, column[cell])
+
+
+def _names(parameter: Parameter, grid: Grid) -> list[str]:
+    if parameter.choices:
+        return list(parameter.choices)
+    return [value.name if isinstance(value, NamedSchedule) else f"{value!r}" for value in grid.schedules]
