@@ -7,6 +7,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+#: What the contexts of the tool-use world say, for captions.
+DIFFICULTY = (
+    "difficulty 0 is a sum without a carry, a difference without a borrow or a product of a number below 100, "
+    "and 2 is the others for numbers from 1,000 on."
+)
+
 
 def records(interval: xr.Dataset) -> list[dict[str, Any]]:
     """Turn a ``printed_mean`` into rows: the coordinates of a cell, then its mean, half_width, sd and n.
@@ -25,10 +31,32 @@ def records(interval: xr.Dataset) -> list[dict[str, Any]]:
         cell = interval.isel(at)
         n = int(cell["n"])
         if n > 0:
-            place = {dim: cell[dim].item() if dim in cell.coords else i for dim, i in at.items()}
             named = {"mean": "estimate", "half_width": "half_width", "sd": "sd"}
             numbers = {key: _significant(cell[name].item()) for key, name in named.items()}
-            rows.append({**place, **numbers, "n": n})
+            rows.append({**_place(interval, at), **numbers, "n": n})
+    return rows
+
+
+def places(found: xr.Dataset) -> list[dict[str, Any]]:
+    """Turn what ``crossings.descent`` found into rows: the coordinates, then at, low, high, n and ``where``.
+
+    ``where`` is "within" the range that was run, "before" it (``at`` is None: below 0 from its first point on) or
+    "beyond" it (nowhere below 0). An end of the interval that is outside of the range is None as well.
+
+    Example:
+        >>> from rlvr_jax.crossings import descent
+        >>> places(descent(xr.DataArray([[2.0, 1.0]], {"seed": [0], "cost": [0.0, 0.1]}), "cost"))[0]["where"]
+        'beyond'
+    """
+    rows = []
+    dims = [str(dim) for dim in found["at"].dims]
+    for index in np.ndindex(*found["at"].shape):
+        at = dict(zip(dims, index, strict=True))
+        cell = found.isel(at)
+        if int(cell["n"]) > 0:
+            numbers = {name: _significant(cell[name].item()) for name in ("at", "low", "high")}
+            where = "within" if numbers["at"] is not None else "before" if cell["at"] < 0 else "beyond"
+            rows.append({**_place(found, at), **numbers, "n": int(cell["n"]), "where": where})
     return rows
 
 
@@ -60,6 +88,15 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
     if "unfinished" in dataset.attrs:
         facts["unfinished"] = f"Partial results: {dataset.attrs['unfinished']}."
     return {**facts, "spec_sha256": dataset.attrs.get("spec_sha256"), "numbers": dict(numbers)}
+
+
+def _place(table: xr.Dataset, at: Mapping[str, int]) -> dict[str, Any]:
+    """Coordinates of a cell: all that move along a dimension, or its number where none does."""
+    place: dict[str, Any] = {}
+    for dim, i in at.items():
+        along = {str(name): coord.values[i].item() for name, coord in table.coords.items() if coord.dims == (dim,)}
+        place |= along or {dim: i}
+    return place
 
 
 def _significant(value: float) -> float | None:

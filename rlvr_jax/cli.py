@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rlvr_jax import driver
 
 #: Columns of the table that `run` prints, where they are kept.
-TABLE = ("accuracy", "hack_rate", "zero_frac_total")
+TABLE = ("accuracy", "calls", "hack_rate", "reward", "zero_frac_total")
 
 #: Rows of that table; more are for a file.
 MOST_ROWS = 1000
@@ -188,31 +188,35 @@ class List:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure a world side by side: NumPy loop, one loop per core, direct JAX translation, rlvr_jax.
+    """Measure a world side by side: loops in plain Python or NumPy, on one core and on all, and rlvr_jax.
 
-    Example: rlvr-jax bench bandit --quick --json
+    Example: rlvr-jax bench tool --quick --json
     """
 
     world: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORLD")] = "bandit"
-    """The world; bandit is the one that has a benchmark."""
+    """The world: bandit or tool."""
     json: Flag = False
     """Print JSON."""
     quick: Flag = False
     """One small shape, once: shows that it works; the figures mean little."""
     answers: Annotated[str, tyro.conf.arg(metavar="M,M,...")] = ""
-    """Also measure tasks with these numbers of answers, such as 4,16,64,256."""
+    """Also measure bandits with these numbers of answers, such as 4,16,64,256."""
 
     def run(self) -> int:
-        from rlvr_jax import bench
+        from rlvr_jax import bench, bench_bandit, bench_tool
 
-        if self.world != "bandit":
-            raise InvalidInput(f"world is {self.world!r}; the one that has a benchmark is bandit")
+        benches = {"bandit": bench_bandit.BENCH, "tool": bench_tool.BENCH}
+        if self.world not in benches:
+            raise InvalidInput(f"world is {self.world!r}; it must be one of {', '.join(benches)}")
+        if self.answers and self.world != "bandit":
+            raise InvalidInput(f"--answers is for the bandit; the world is {self.world!r}")
         parts = self.answers.split(",") if self.answers else []
         for part in parts:
             if not re.fullmatch(r"\d{1,5}", part) or int(part) < 3:
                 raise InvalidInput(f"--answers has {part!r}; it must be whole numbers at least 3, such as 4,16,64")
-        report = bench.measure(quick=self.quick, answers=tuple(map(int, parts)))
-        print(json.dumps(report, indent=2) if self.json else bench.table(report))
+        chosen, more = benches[self.world], bench_bandit.by_answers(map(int, parts), self.quick)
+        report = bench.measure(chosen, self.quick, more)
+        print(json.dumps(report, indent=2) if self.json else bench.table(chosen, report))
         return 0
 
 

@@ -5,7 +5,9 @@ A script states in ``NEEDS`` what it draws::
     NEEDS = {"dims": ("method", "step"), "panels": ("reward_offset",), "variables": ("accuracy",)}
 
 ``dims`` must be there, ``panels`` are drawn if they are swept, ``seed`` is averaged over, and every other
-dimension must be down to one value. Along the dimensions named by ``many``, at least 200 values must be there.
+dimension must be down to one value. With ``"cells": ("method", "call_cost")`` each combination of these that was
+run is one place along the dimension ``cell``; the first of them must be swept. ``"most": {"call_cost": 8}`` bounds
+how many values a figure can tell apart. Along the dimensions named by ``many``, at least 200 values must be there.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from rlvr_jax.types import InvalidInput
 #: Values along a dimension that stand for a distribution.
 MANY = 200
 
-Needs = Mapping[str, tuple[str, ...]]
+Needs = Mapping[str, Any]
 
 
 def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
@@ -45,8 +47,11 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
     if absent:
         raise InvalidInput(f"these results hold no {_listed(absent)}, only {_listed(dataset.data_vars)}")
     dataset = dataset[[*needs["variables"], *({"diverged_step"} & set(dataset.data_vars))]]
+    if "cells" in needs and "cell" not in dataset.dims:
+        dataset = _as_cells(dataset, needs["cells"])
     panels = [name for name in needs.get("panels", ()) if name in _axes(dataset)]
     drawn = [*needs["dims"], *panels]
+    words = _listed([" with ".join(needs["cells"]) if name == "cell" else name for name in drawn])
     for name in drawn:
         dataset = _as_dimension(dataset, name, drawn)
     for name in needs.get("many", ()):
@@ -57,7 +62,11 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
     for dim in others:
         if dataset.sizes[dim] > 1:
             choice = f"choose one of the {dataset.sizes[dim]} values of {dim} ({_values(dataset, dim)})"
-            raise InvalidInput(f"the figure draws {_listed(drawn)}, so {choice} with --select {dim}=VALUE")
+            raise InvalidInput(f"the figure draws {words}, so {choice} with --select {dim}=VALUE")
+    for dim, most in needs.get("most", {}).items():
+        if dataset.sizes[dim] > most:
+            have = f"these results have {dataset.sizes[dim]} along {dim}"
+            raise InvalidInput(f"the figure tells up to {most} curves apart, and {have}; choose with --select")
     return dataset.isel(dict.fromkeys(others, 0))
 
 
@@ -150,6 +159,14 @@ def run(
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InvalidInput(message)
+
+
+def _as_cells(dataset: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
+    axes = _axes(dataset)
+    if names[0] not in axes:
+        raise InvalidInput(f"the figure needs {names[0]} as an axis, and these results have {_listed(axes)}")
+    dims = list(dict.fromkeys(dataset[name].dims[0] for name in names if name in axes))
+    return dataset.stack(cell=dims, create_index=False)
 
 
 def _as_dimension(dataset: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.Dataset:

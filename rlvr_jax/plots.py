@@ -1,7 +1,7 @@
 """Figures at print size: one style, one look per method, a few drawing verbs, one way to write the files.
 
-The only module of the library that imports matplotlib; pyplot and global settings are left alone, and a
-figure is drawn inside ``with style():``. Every band and error bar is the 95 % t-interval of the mean over
+With ``charts`` the only module of the library that imports matplotlib; pyplot and global settings are left
+alone, and a figure is drawn inside ``with style():``. Every band and error bar is the 95 % t-interval of the mean over
 seeds.
 """
 
@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ STYLE: dict[Any, Any] = {
 
 PALETTE = matplotlib.color_sequences["petroff6"]
 DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1, 1, 1, 1, 1)))
+#: Colour, dashes and marker of two sides that a figure sets against each other; no method looks like them.
+CONTRAST = (("0.15", "-", "o"), (PALETTE[5], DASHES[1], "s"))
 FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
 FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
 
@@ -119,6 +121,28 @@ def ordered_looks(values: Sequence[float], symbol: str) -> list[Look]:
     ]
 
 
+def cell_looks(methods: Sequence[str], notes: Sequence[str]) -> list[Look]:
+    """Give each cell the look of its method; a method's second cell, third, ... has other dashes and markers.
+
+    Args:
+        methods: the method of each cell.
+        notes: what else is to be said of each cell, such as ``"cost 0.02"``; may be empty.
+
+    Example:
+        >>> [look.label for look in cell_looks(["grpo", "grpo"], ["cost 0", "cost 0.02"])]
+        ['GRPO, cost 0', 'GRPO, cost 0.02']
+    """
+    looks, seen = method_looks(sorted(set(methods))), dict.fromkeys(methods, 0)
+    cells = []
+    for method, note in zip(methods, notes, strict=True):
+        look, k = looks[method], seen[method]
+        if k > 0:
+            look = replace(look, dashes=DASHES[k % len(DASHES)], marker=FREE_MARKERS[k % len(FREE_MARKERS)])
+        cells.append(replace(look, label=", ".join(filter(None, (look.label, note))), width=1.2))
+        seen[method] += 1
+    return cells
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Switch to the style of the project, on top of matplotlib's defaults and not of the user's settings."""
@@ -145,14 +169,22 @@ def columns(venue: str, count: int, narrowest: float) -> int:
     return max(1, min(count, int(width_of(venue) / narrowest)))
 
 
-def panels(parent: Figure | SubFigure, count: int, across: int) -> list[Axes]:
-    """Return ``count`` axes with common scales, ``across`` in a row; the last row may stay unfinished."""
-    grid = parent.subplots(math.ceil(count / across), across, sharex=True, sharey=True, squeeze=False).ravel()
+def panels(parent: Figure | SubFigure, count: int, across: int, share: bool = True) -> list[Axes]:
+    """Return ``count`` axes, ``across`` in a row; the last row may stay unfinished.
+
+    They have common scales, or with ``share=False`` a common horizontal one.
+    """
+    grid = parent.subplots(math.ceil(count / across), across, sharex=True, sharey=share, squeeze=False).ravel()
     for axes in grid[count:]:
         axes.remove()
     for axes in grid[max(count - across, 0) : count]:
         axes.tick_params(labelbottom=True)  # shared axes hide them above an empty place
     return list(grid[:count])
+
+
+def stacked(figure: Figure, heights: Sequence[float]) -> list[SubFigure]:
+    """Divide a figure into parts one above another, of these heights in inches."""
+    return list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
 
 
 def legend_above(parent: Figure | SubFigure, axes: Axes) -> None:
@@ -201,11 +233,11 @@ def curve_with_band(
 
 
 def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "seed", **line: Any) -> Line2D:
-    """Draw a value against a parameter on a log axis, with the band of ``curve_with_band``.
+    """Draw a value against a parameter on a log axis, with the band of ``curve_with_band``; 0 stands at its left.
 
     Args:
         axes: where to draw.
-        parameter: a dimension of ``values`` with coordinates above 0.
+        parameter: a dimension of ``values`` with coordinates from 0 on.
         values: dimensions ``parameter`` and ``over``.
         over: the replicates.
         line: keywords of ``curve_with_band``.
@@ -215,14 +247,17 @@ def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "s
     """
     values = values.sortby(parameter)
     at = values[parameter].values
-    if not at[0] > 0:
-        raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values above 0")
-    axes.set_xscale("log")
+    if not at[0] >= 0:
+        raise InvalidInput(f"{parameter}: {at[0]:g} cannot stand on a log axis, which takes values from 0 on")
+    if at[0] == 0:
+        axes.set_xscale("symlog", linthresh=at[1] if len(at) > 1 else 1.0, linscale=0.6)
+    else:
+        axes.set_xscale("log")
     curve = curve_with_band(axes, parameter, values, over, **line)
     if len(at) <= 8:
         axes.set_xticks(at)
         axes.xaxis.set_minor_locator(NullLocator())
-    else:
+    elif at[0] > 0:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     # 0.1 and not 10^-1, whose exponent would be set smaller than 6 pt.

@@ -113,7 +113,8 @@ WRONG = [
         "'.' names no store; give a directory to make, such as results/study.zarr (--out)",
     ),
     (["list", "--out", "x"], "unrecognized options: --out, x"),
-    (["bench", "tool_use"], "world is 'tool_use'; the one that has a benchmark is bandit"),
+    (["bench", "chess"], "world is 'chess'; it must be one of bandit, tool"),
+    (["bench", "tool", "--answers", "4"], "--answers is for the bandit; the world is 'tool'"),
     (
         ["bench", "bandit", "--answers", "4,x"],
         "--answers has 'x'; it must be whole numbers at least 3, such as 4,16,64",

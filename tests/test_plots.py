@@ -109,8 +109,8 @@ def test_sensitivity_sorts_and_labels_a_log_axis_in_plain_numbers() -> None:
 
 
 def test_sensitivity_refuses_what_a_log_axis_cannot_show() -> None:
-    values = results({"kl_coef": [0.0, 0.1]})["accuracy"].isel(step=-1)
-    with pytest.raises(InvalidInput, match="kl_coef: 0 cannot stand on a log axis, which takes values above 0"):
+    values = results({"kl_coef": [-1.0, 0.1]})["accuracy"].isel(step=-1)
+    with pytest.raises(InvalidInput, match="kl_coef: -1 cannot stand on a log axis, which takes values from 0 on"):
         plots.sensitivity(plots.new_figure("neurips", 2.0).subplots(), "kl_coef", values)
 
 
