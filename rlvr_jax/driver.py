@@ -147,8 +147,7 @@ def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
             header = disk.read_header(path)
             if header.chunks and not manifest.current(header):
                 manifest.write(header)
-            for folder in (*header.variables, "run"):
-                files.remove_partial(path / folder)
+            template.remove_stale(path)
         yield header
 
 
