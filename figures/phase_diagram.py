@@ -36,6 +36,8 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         f"the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
         f"per problem, on straight lines between the costs that were run.{crossings.about_interval(found)}"
     )
+    if dataset.sizes["call_cost"] > 1:
+        what += f" Costs lie {np.diff(dataset['call_cost']).max():.2g} apart: no place is known more finely than that."
     if np.isfinite(list(widest.values())).all():
         what += (
             f" The widest 95 % half-width of a mean in the maps is {widest['accuracy']:.2g} of accuracy and "

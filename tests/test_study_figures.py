@@ -220,6 +220,7 @@ def test_phase_diagram_finds_the_cost_at_which_calling_ends() -> None:
     k = int((calls < 0).argmax())
     expected = COSTS[k - 1] + 0.04 * calls[k - 1] / (calls[k - 1] - calls[k])
     assert row["at"] == pytest.approx(expected, rel=1e-5)
+    assert "Costs lie 0.04 apart: no place is known more finely than that." in module.facts(dataset)["what"]
     trapped = next(row for row in rows if (row["method"], row["cold_start"]) == ("grpo", False))
     assert trapped["at"] < 0.04
     figure = module.draw(dataset)
