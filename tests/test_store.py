@@ -227,7 +227,9 @@ def test_another_world_with_a_set_of_its_own(tmp_path):
             make_grid(world("tool_use"), axes, keep=keep, **fixed | {"train_problems": make_problems(30, 8)})
         ).tolist()
     )
-    with pytest.raises(rj.InvalidInput, match=r"has train_problems \{'problems': 30, 'sha256': '.*, and this spec has"):
+    with pytest.raises(
+        rj.InvalidInput, match=r"has train_problems \{'problems': 30, .* keeps its cells: choose another place"
+    ):
         driver.run(make_grid(world("tool_use"), more, keep=keep, **fixed | {"train_problems": 30}), path)
 
 
