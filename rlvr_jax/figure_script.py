@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 import xarray as xr
 
-from rlvr_jax import plots
+from rlvr_jax import plots, words
 from rlvr_jax.types import InvalidInput
 
 #: Values along a dimension that stand for a distribution.
@@ -123,7 +123,7 @@ def run(
     facts: Callable[[xr.Dataset], dict[str, Any]],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Run a figure script: open the store, select, draw, write PDF, PNG and JSON.
+    """Run a figure script: open the store, select, draw, write PDF, SVG, PNG, JSON and a LaTeX snippet.
 
     Args:
         name: file name of the figure, without a suffix.
@@ -140,14 +140,16 @@ def run(
 
     parser = _Parser(prog=name, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", metavar="STORE", help="results of a sweep")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for PDF, PNG and JSON")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the files")
     parser.add_argument("--venue", choices=list(plots.WIDTHS), default="neurips", help="sets the width")
+    parser.add_argument("--language", choices=words.LANGUAGES, default="en", help="of what the figure says")
     parser.add_argument("--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells")
     try:
         options = parser.parse_args(arguments)
         dataset = prepare(select(open_store(options.store), options.select), needs)
         caption = facts(dataset)
-        paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption)
+        say = words.speaker(options.language, dataset)
+        paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)
     except (InvalidInput, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
