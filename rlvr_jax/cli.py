@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rlvr_jax import driver
 
 #: Columns of the table that `run` prints, where they are kept.
-TABLE = ("accuracy", "hack_rate", "zero_frac_total")
+TABLE = ("accuracy", "calls", "hack_rate", "reward", "zero_frac_total")
 
 #: Rows of that table; more are for a file.
 MOST_ROWS = 1000

@@ -147,8 +147,7 @@ def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
             header = disk.read_header(path)
             if header.chunks and not manifest.current(header):
                 manifest.write(header)
-            for folder in (*header.variables, "run"):
-                files.remove_partial(path / folder)
+            template.remove_stale(path)
         yield header
 
 
@@ -208,7 +207,7 @@ def _attempt(session: Session, number: int, shown: Progress, failed: dict[int, s
     drawn, report = samples(session.grid, cells), session.header.failed / f"{number:08d}.json"
     try:
         receipt = session.run(number, lambda share: shown.advance(len(cells), drawn, share))
-    except InvalidInput:
+    except (InvalidInput, OSError):  # a store or an output that is gone concerns every task
         raise
     except Exception as error:
         failed[number] = " ".join(f"{type(error).__name__}: {error}".split())[:500]

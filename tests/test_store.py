@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -14,6 +15,7 @@ import rlvr_jax as rj
 from rlvr_jax import (
     captions,
     checks,
+    declaration,
     disk,
     driver,
     engine,
@@ -31,6 +33,7 @@ from rlvr_jax.bandit import PARAMETERS
 from rlvr_jax.disk import UNUSED
 from rlvr_jax.grid import make_grid
 from rlvr_jax.kept import Kept
+from rlvr_jax.problems import make_problems
 from rlvr_jax.worlds import world
 
 RATES = np.geomspace(0.05, 2.0, 20).tolist()
@@ -202,6 +205,30 @@ def test_cells_that_are_not_finished_are_nan_and_counted(store, expected):
     held = np.isfinite(stored["accuracy_final"]).values
     assert (~held).sum() == missing == (stored["accuracy_final"].isnull()).sum()
     np.testing.assert_array_equal(stored["accuracy"].values[held], expected["accuracy"].values[held])
+
+
+def test_another_world_with_a_set_of_its_own(tmp_path):
+    """The tool-use world, fixed to problems that no number makes: a process without them can still do its tasks."""
+    path, problems = tmp_path / "tool.zarr", make_problems(30, 7)
+    axes = {"method": ["rloo", "grpo"], "call_cost": [0.0, 0.1], "cold_start": [False, True], "seed": {"range": [0, 4]}}
+    fixed = {"steps": 3, "train_problems": problems, "test_problems": 10, "sft_examples": 5, "sft_epochs": 2}
+    keep = ["accuracy", "accuracy.area", "call_prob.final", "theta"]
+    first = make_grid(world("tool_use"), axes, keep=keep, **fixed)
+    assert driver.run(first, path).computed == 32
+    more = axes | {"seed": {"range": [0, 6]}}
+    assert driver.run(make_grid(world("tool_use"), more, keep=keep, **fixed), path).computed == 16
+    assert_same(rj.open_store(path), rj.sweep("tool_use", more, progress=False, keep=keep, **fixed))
+    assert checks.verify(path).reasons == []
+    before = receipts.read(disk.read_header(path).receipts)[0]
+    assert session.run_task(path, 0, 2**30).files == before.files
+    assert (
+        addresses(first).tolist()
+        != addresses(
+            make_grid(world("tool_use"), axes, keep=keep, **fixed | {"train_problems": make_problems(30, 8)})
+        ).tolist()
+    )
+    with pytest.raises(rj.InvalidInput, match=r"has train_problems \{'problems': 30, 'sha256': '.*, and this spec has"):
+        driver.run(make_grid(world("tool_use"), more, keep=keep, **fixed | {"train_problems": 30}), path)
 
 
 # Addresses
@@ -414,6 +441,16 @@ def test_less_memory_gives_smaller_calls_and_the_same_bits(tmp_path, monkeypatch
     assert calls[1] < 6
     assert bytes_of[-1] < bytes_of[0]
     assert_same(rj.open_store(path), expected)
+
+
+def test_calls_of_an_extension_are_cut_by_what_was_measured(store):
+    header = disk.read_header(store)
+    assert declaration._speed(grid(), header, header.places) == plan.SPEED  # tasks of milliseconds tell nothing
+    for number, seconds in enumerate((0.5, 0.6, 2.0)):
+        elsewhere(store, number, seconds=seconds)
+    work = plan.seconds_of(grid(), 1.0)[header.places[1][header.places[1] >= 0]].sum()
+    speed = work / 0.6 / len(jax.devices())
+    assert declaration._speed(grid(), header, header.places) == pytest.approx(speed)
 
 
 def test_a_failed_task_is_kept_in_mind_and_tried_again(store, monkeypatch, expected):

@@ -3,6 +3,7 @@
 The drivers that are killed are processes of their own; they share a compile cache.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -12,15 +13,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rlvr_jax as rj
-from rlvr_jax import checks, disk, driver, inspection, lock, plan, spec
+from rlvr_jax import checks, disk, driver, inspection, lock, plan, spec, template
 from rlvr_jax.cli import main
+from rlvr_jax.receipts import Receipt
 
 SPEC = """
 world = "bandit"
@@ -56,7 +57,7 @@ def small_tasks(monkeypatch):
     monkeypatch.setattr(plan, "CALL_SECONDS", 0.02)
 
 
-@contextmanager
+@contextlib.contextmanager
 def life(*more, seconds=0.02):
     """A driver as a process of its own, which is dead when the block is left."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
@@ -129,6 +130,7 @@ def test_twenty_kills_change_no_bit_and_nothing_is_computed_twice():
     assert_same(rj.open_store("study.zarr"), spec.load("study.toml").sweep(progress=False))
     assert checks.verify(Path("study.zarr")).reasons == []
     assert not list(Path("study.zarr").rglob("*.partial"))
+    assert not list(Path().glob(".*"))  # nor what was to become the store
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130)])
@@ -136,6 +138,9 @@ def test_a_signal_stops_within_seconds_and_says_how_to_go_on(number, code):
     with life() as driver_:
         while '"event": "task"' not in driver_.stdout.readline():
             assert driver_.poll() is None
+        partial = rj.open_store("study.zarr")  # what is finished is read while the others run
+        assert np.isfinite(partial["kl_final"]).sum() > 0
+        assert "unfinished" in partial.attrs
         began = time.monotonic()
         driver_.send_signal(number)
         out, err = driver_.communicate(timeout=20)
@@ -320,6 +325,31 @@ def test_whatever_follows_from_the_spec_is_made_again(store, expected, name, har
     assert not list(Path().glob(".*"))
 
 
+@pytest.mark.parametrize("name", ["method/c.2", "lr/zarr.json", "kl_final/zarr.json"])
+def test_a_store_that_cannot_be_extended_says_what_helps(store, name, capsys):
+    truncate(store / name)
+    command = ["run", "study.toml", "--out", "study.zarr", "--no-figures", "--quiet", "--seeds", "641"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert re.search(
+        r"study\.zarr is damaged: \w+ cannot be read \(.*\); rlvr-jax verify study\.zarr --repair makes", said
+    )
+    assert main(["verify", "study.zarr", "--repair"]) == 0
+    assert main(command) == 0
+    assert "32 cells computed, 20,480 found" in capsys.readouterr().out
+
+
+def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alone(store):
+    before = sorted(store.rglob("*"))
+    stale = Path(".study.zarr.123.partial")
+    stale.mkdir()
+    grid = spec.load("study.toml").grid()
+    template.create(store, grid, 1024, {})
+    assert sorted(store.rglob("*")) == before
+    assert run_through().computed == 0
+    assert not list(Path().glob(".*"))
+
+
 def test_a_chunk_of_other_cells_is_found(store):
     for name in ("accuracy_final", "accuracy_area", "kl_final"):
         shutil.copy(store / name / "c.0", store / name / "c.1")
@@ -350,7 +380,7 @@ def test_a_store_of_another_format_is_refused_by_every_command(store, version, a
 # Disks
 
 
-@contextmanager
+@contextlib.contextmanager
 def mounted(folder, *options):
     """Something mounted at ``folder``; skips the test where that is not allowed."""
     folder.mkdir(exist_ok=True)
@@ -364,19 +394,31 @@ def mounted(folder, *options):
 
 
 @pytest.mark.usefixtures("small_tasks")
-def test_a_full_disk_keeps_what_is_finished(tmp_path, expected, capsys):
-    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=600k", "tmpfs"):
+def test_a_full_disk_keeps_what_is_finished(tmp_path, expected, monkeypatch, capsys):
+    real = Receipt.write
+
+    def filling(receipt, folder):
+        """Something else fills the disk after the third task."""
+        real(receipt, folder)
+        if receipt.task == 2:
+            with Path("small/filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+                while filler.write(b"x" * 4096):
+                    pass
+
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=4m", "tmpfs"):
         command = ["run", "study.toml", "--out", "small/study.zarr", "--no-figures", "--quiet"]
-        assert main(command) == 2
+        with monkeypatch.context() as patch:
+            patch.setattr(Receipt, "write", filling)
+            assert main(command) == 2
         said = capsys.readouterr().err
         finished = inspection.status(Path("small/study.zarr"))["done"]
         assert said == (
             "rlvr-jax: study.toml: small/study.zarr cannot be written: no space left on device; what is finished is "
             f"kept: make room and run the same command again ({finished} of 20480 cells are finished)\n"
         )
-        assert 0 < finished < 20_480
+        assert sorted(int(path.stem) for path in Path("small/study.zarr/run/receipts").iterdir()) == [0, 1, 2]
         assert checks.verify(Path("small/study.zarr")).reasons == []
-        subprocess.run(["mount", "-o", "remount,size=10m", str(tmp_path / "small")], check=True)
+        Path("small/filler").unlink()
         assert main(command) == 0
         assert f"{20_480 - finished:,} cells computed, {finished:,} found" in capsys.readouterr().out
         assert_same(rj.open_store("small/study.zarr"), expected)
