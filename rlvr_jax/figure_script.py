@@ -12,9 +12,11 @@ how many values a figure can tell apart. Along the dimensions named by ``many``,
 
 import argparse
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -26,6 +28,20 @@ from rlvr_jax.types import InvalidInput
 MANY = 200
 
 Needs = Mapping[str, Any]
+Found = TypeVar("Found")
+
+
+def once(compute: Callable[[xr.Dataset], Found]) -> Callable[[xr.Dataset], Found]:
+    """Keep what a function found in the results that it was given last: a figure and its caption need the same."""
+    kept: list[tuple[weakref.ref[xr.Dataset], Found]] = []
+
+    @wraps(compute)
+    def remembering(dataset: xr.Dataset) -> Found:
+        if not kept or kept[0][0]() is not dataset:
+            kept[:] = [(weakref.ref(dataset), compute(dataset))]
+        return kept[0][1]
+
+    return remembering
 
 
 def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
@@ -146,7 +162,7 @@ def run(
     parser.add_argument("--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells")
     try:
         options = parser.parse_args(arguments)
-        dataset = prepare(select(open_store(options.store), options.select), needs)
+        dataset = prepare(select(open_store(options.store), options.select), needs).load()
         caption = facts(dataset)
         say = words.speaker(options.language, dataset)
         paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)

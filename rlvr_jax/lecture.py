@@ -1,14 +1,14 @@
 """The lecture study: which specs it runs, where they go, and what it makes of their results."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
-from rlvr_jax import claims, drawing, lecture_tables, words
+from rlvr_jax import claims, disk, drawing, lecture_tables, words
 from rlvr_jax import spec as specs
 from rlvr_jax.claims import Verdict
 from rlvr_jax.lecture_tables import Table
@@ -71,22 +71,20 @@ def store_of(folder: Path, name: str) -> Path:
     return folder / f"{name}.zarr"
 
 
-def open_studies(place: Path) -> dict[str, xr.Dataset]:
-    """The results in a folder by the name of their study, in the order of `STUDIES`; or those of a single store.
+def stores_in(place: Path) -> dict[str, Path]:
+    """The stores in a folder by the name of their study, in the order of `STUDIES`; or a single store.
 
     Raises:
-      InvalidInput: If there is no store.
+      InvalidInput: If there is none.
     """
-    from rlvr_jax import disk
-
     if disk.is_store(place):
-        return {place.stem: open_store(place)}
+        return {place.stem: place}
     found = sorted(path for path in place.glob("*.zarr") if disk.is_store(path)) if place.is_dir() else []
     if not found:
         raise InvalidInput(f"{place} is neither a store of results nor a folder with stores (NAME.zarr)")
     order = [study.name for study in STUDIES]
     found.sort(key=lambda path: order.index(path.stem) if path.stem in order else len(order))
-    return {path.stem: open_store(path) for path in found}
+    return {path.stem: path for path in found}
 
 
 @dataclass(frozen=True)
@@ -106,45 +104,19 @@ class Findings:
     missing: frozenset[str] = frozenset()
 
 
-def find(studies: Mapping[str, xr.Dataset], language: str = "en") -> Findings:
+def find(stores: Mapping[str, Path], language: str = "en") -> Findings:
     """Judges the claims and fills the tables."""
+    studies = {name: open_store(path) for name, path in stores.items()}
     verdicts = claims.judge(studies)
     say = words.speaker(language)
     made = lecture_tables.tables(studies, verdicts, say)
     return Findings(studies, verdicts, made, frozenset(say.missing) if say else frozenset())
 
 
-def draw(
-    studies: Mapping[str, xr.Dataset],
-    out: Path,
-    venue: str = "neurips",
-    language: str = "en",
-    drawn: Callable[[Path], object] = lambda path: None,
-) -> dict[str, list[Path]]:
-    """Draws the figures of all studies into a folder; those of another store are all that fit.
-
-    Args:
-      studies: The results.
-      out: The folder.
-      venue: Sets the width.
-      language: Of what the figures say.
-      drawn: Called with the PDF of each figure.
-
-    Returns:
-      The files of each figure by its name.
-    """
+def figures_of(name: str, results: xr.Dataset) -> tuple[str, ...]:
+    """The figures of a study, or those that can draw the results of another spec."""
     listed = {study.name: study.figures for study in STUDIES}
-    files: dict[str, list[Path]] = {}
-    for name, results in studies.items():
-        for figure in listed.get(name) or drawing.fitting(results):
-            try:
-                files[figure] = drawing.draw(figure, results, out, venue, language)
-            except InvalidInput as error:
-                if name in listed:
-                    raise InvalidInput(f"{name}: {error}") from None
-                raise
-            drawn(files[figure][0])
-    return files
+    return listed[name] if name in listed else tuple(drawing.fitting(results))
 
 
 def as_json(findings: Findings) -> dict[str, Any]:

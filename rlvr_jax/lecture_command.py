@@ -15,6 +15,7 @@ from rlvr_jax.options import Count, Flag, Size, counted
 if TYPE_CHECKING:
     from rlvr_jax import driver
     from rlvr_jax.lecture import Findings
+    from rlvr_jax.spec import Spec
 
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Venue = Annotated[str, tyro.conf.arg(metavar="VENUE")]
@@ -53,39 +54,47 @@ class Lecture:
 
     def run(self) -> int:
         _check(self.venue, self.language)
-        from rlvr_jax import driver, lecture
+        from rlvr_jax import drawing, lecture
+        from rlvr_jax.progress import time_in_words
 
-        began, failed = time.perf_counter(), 0
-        for study in lecture.STUDIES:
-            spec = lecture.spec_of(study, self.seeds, self.all_methods)
-            store, start = lecture.store_of(self.out, study.name), time.perf_counter()
-            store.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with spec.naming():
-                    outcome = driver.run(
-                        spec.grid(), store, memory=self.memory, progress="none" if self.quiet or self.json else "auto"
-                    )
-            except driver.Stopped as stop:
-                kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} of {study.name} are finished and kept"
-                print(f"rlvr-jax: stopped: {kept} in {store}; the same command goes on", file=sys.stderr)
-                return STOPPED
-            failed += len(outcome.failed)
-            self._tell(study.name, outcome, time.perf_counter() - start)
-        findings = lecture.find(lecture.open_studies(self.out), self.language)
-        trained = time.perf_counter() - began
-        if not self.json:
-            for table in findings.tables:
-                print(f"\n{table.text()}", flush=True)
-            print()
-        files = _present(findings, self.out, self.venue, self.language)
+        began = time.perf_counter()
+        stores = {study.name: lecture.store_of(self.out, study.name) for study in lecture.STUDIES}
+        with drawing.Drawers(self.out / "figures", self.venue, self.language) as drawers:
+            failed = 0
+            for study in lecture.STUDIES:
+                outcome = self._train(lecture.spec_of(study, self.seeds, self.all_methods), stores[study.name])
+                if outcome is None:
+                    return STOPPED
+                failed += len(outcome.failed)
+                drawers.draw(study.figures, stores[study.name])
+            findings = lecture.find(stores, self.language)
+            if not self.json:
+                _show(findings)
+            files = _write(findings, drawers.files(), self.out, self.language)
         if self.json:
             named = {name: [str(path) for path in paths] for name, paths in files.items()}
             print(json.dumps(lecture.as_json(findings) | {"files": named}, indent=2, ensure_ascii=False))
         else:
             _list(files)
-            drawn = time.perf_counter() - began - trained
-            print(f"\n{trained:.1f} s for training and judging, {drawn:.1f} s for drawing", flush=True)
+            print(f"\n{time_in_words(time.perf_counter() - began)} in all")
         return FAILED if failed else 0
+
+    def _train(self, spec: "Spec", store: Path) -> "driver.Outcome | None":
+        """Brings a study into its store; None after a stop."""
+        from rlvr_jax import driver
+
+        began = time.perf_counter()
+        progress = "none" if self.quiet or self.json else "auto"
+        store.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with spec.naming():
+                outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
+        except driver.Stopped as stop:
+            kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} of {spec.name} are finished and kept in {store}"
+            print(f"rlvr-jax: stopped: {kept}; the same command goes on with the others", file=sys.stderr)
+            return None
+        self._tell(spec.name, outcome, time.perf_counter() - began)
+        return outcome
 
     def _tell(self, name: str, outcome: "driver.Outcome", seconds: float) -> None:
         results = outcome.results()
@@ -118,11 +127,16 @@ class Report:
 
     def run(self) -> int:
         _check(self.venue, self.language)
-        from rlvr_jax import disk, lecture
+        from rlvr_jax import disk, drawing, lecture
 
-        findings = lecture.find(lecture.open_studies(self.place), self.language)
+        stores = lecture.stores_in(self.place)
         beside = self.place.with_name(f"{self.place.stem}-report") if disk.is_store(self.place) else self.place
-        _list(_present(findings, self.out or beside, self.venue, self.language))
+        out = self.out or beside
+        with drawing.Drawers(out / "figures", self.venue, self.language) as drawers:
+            findings = lecture.find(stores, self.language)
+            for name, results in findings.studies.items():
+                drawers.draw(lecture.figures_of(name, results), stores[name])
+            _list(_write(findings, drawers.files(), out, self.language))
         return 0
 
 
@@ -138,17 +152,21 @@ def _check(venue: str, language: str) -> None:
         plots.chinese_font()
 
 
-def _present(findings: "Findings", out: Path, venue: str, language: str) -> dict[str, list[Path]]:
-    """Draws the figures, writes claims and page; returns the files by what they are."""
+def _show(findings: "Findings") -> None:
+    for table in findings.tables:
+        print(f"\n{table.text()}", flush=True)
+    print()
+
+
+def _write(findings: "Findings", figures: dict[str, list[Path]], out: Path, language: str) -> dict[str, list[Path]]:
+    """Writes claims and page; returns all files by what they are."""
     from rlvr_jax import lecture, report
 
-    out.mkdir(parents=True, exist_ok=True)
-    files = lecture.draw(findings.studies, out / "figures", venue, language)
     lecture.write_claims(findings, out / "claims.json")
-    page = report.write(findings, files, out / "report.html", language)
-    return {**files, "claims": [out / "claims.json"], "report": [page]}
+    page = report.write(findings, figures, out / "report.html", language)
+    return {**figures, "claims": [out / "claims.json"], "report": [page]}
 
 
 def _list(files: dict[str, list[Path]]) -> None:
-    for name, paths in files.items():
-        print(f"{name}: {paths[0]}" + (f" ({', '.join(path.suffix[1:] for path in paths[1:])})" if paths[1:] else ""))
+    for name, (first, *others) in files.items():
+        print(f"{name}: {first}" + (f" ({', '.join(path.suffix[1:] for path in others)})" if others else ""))

@@ -79,8 +79,8 @@ def claims_table(verdicts: Sequence[Verdict]) -> Table:
     held = sum(verdict.holds is True for verdict in verdicts)
     notes = (
         f"{held} of {len(verdicts)} claims hold.",
-        "Ours: mean over seeds with its 95 % interval [low, high], of several entries the worst; differences are paired "
-        "by seed.",
+        "Ours: mean over seeds with its 95 % interval [low, high], of several entries the worst; differences are "
+        "paired by seed.",
         "The lectures' figures are single runs or a few seeds; of tool use, on an arithmetic model that is not public "
         "and is reconstructed here: a claim is about sign and size.",
     )

@@ -360,6 +360,9 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
             figure.supxlabel(facts["unfinished"], fontsize="x-small", color="0.35")
         if say is not None:
             _translate(figure, say)
+        figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, for all formats
         figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
         figure.savefig(svg, metadata={"Date": None})
         figure.savefig(png)
