@@ -55,7 +55,7 @@ def draw(name: str, results: xr.Dataset, out: Path, venue: str = "neurips", lang
     """
     module = script(name)
     results = figure_script.prepare(results, module.NEEDS).load()
-    say = words.speaker(language, results)
+    say = words.speaker(language, words.names_in(results))
     return plots.save(module.draw(results, venue=venue), out / name, module.facts(results), say)
 
 

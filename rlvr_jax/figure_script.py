@@ -164,7 +164,7 @@ def run(
         options = parser.parse_args(arguments)
         dataset = prepare(select(open_store(options.store), options.select), needs).load()
         caption = facts(dataset)
-        say = words.speaker(options.language, dataset)
+        say = words.speaker(options.language, words.names_in(dataset))
         paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)
     except (InvalidInput, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)

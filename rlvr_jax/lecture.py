@@ -108,7 +108,7 @@ def find(stores: Mapping[str, Path], language: str = "en") -> Findings:
     """Judges the claims and fills the tables."""
     studies = {name: open_store(path) for name, path in stores.items()}
     verdicts = claims.judge(studies)
-    say = words.speaker(language)
+    say = words.speaker(language, {name for results in studies.values() for name in words.names_in(results)})
     made = lecture_tables.tables(studies, verdicts, say)
     return Findings(studies, verdicts, made, frozenset(say.missing) if say else frozenset())
 

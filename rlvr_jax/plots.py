@@ -6,6 +6,7 @@ seeds.
 """
 
 import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import FixedFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from rlvr_jax.captions import latex
 from rlvr_jax.stats.summaries import printed_mean
@@ -165,12 +166,18 @@ def style(font: str | None = None) -> Iterator[None]:
     Args:
         font: a family for the characters that the serif one lacks.
     """
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         if font is not None:
             matplotlib.rcParams["font.family"] = ["serif", font]
-        yield
+            logger.setLevel(logging.ERROR)  # such a font has one weight, and its name is enough
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def chinese_font() -> str:
@@ -376,9 +383,13 @@ def _translate(figure: Figure, say: Callable[[str], str]) -> None:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             for formatter in (axis.get_major_formatter(), axis.get_minor_formatter()):
-                if isinstance(formatter, FixedFormatter):
-                    formatter.seq = [say(label) for label in formatter.seq]
+                if isinstance(formatter, FuncFormatter):  # that of labels, too
+                    formatter.func = _saying(formatter.func, say)
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_text(say(text.get_text()))
         text.set_fontfamily(matplotlib.rcParams["font.family"])
+
+
+def _saying(label: Callable[..., str], say: Callable[[str], str]) -> Callable[..., str]:
+    return lambda *place: say(label(*place))

@@ -60,8 +60,8 @@ AXES = {
 
 #: What the page says beside the tables and the figures.
 HEADINGS = (
-    *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance", "study", "metric", "all"),
-    *("Point at the chart to read the values; click a name to hide its curve.", "cells", "seeds", "attribute", "value"),
+    *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance", "study", "metric"),
+    *("Point at the chart to read the values; click a name to hide its curve."),
     "Bands are 95 % t-intervals of the mean over seeds.",
 )
 
@@ -78,8 +78,8 @@ def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, l
     Raises:
         InvalidInput: the page would be larger than `MOST_BYTES`.
     """
-    speaker = words.speaker(language)
-    say: Callable[[str], str] = speaker or str
+    names = {name for results in findings.studies.values() for name in words.names_in(results)}
+    say: Callable[[str], str] = words.speaker(language, names) or str
     page = Template((Path(__file__).parent / "report.html").read_text(encoding="utf-8")).substitute(
         language=language,
         title=escape(say("Results")),
