@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from rlvr_jax.options import Count, Flag, Size, counted
+from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
     from rlvr_jax import driver
@@ -57,6 +58,8 @@ class Lecture:
         from rlvr_jax import drawing, lecture
         from rlvr_jax.progress import time_in_words
 
+        if self.out.exists() and not self.out.is_dir():
+            raise InvalidInput(f"{self.out} exists and is no folder; choose another place (--out)")
         began = time.perf_counter()
         stores = {study.name: lecture.store_of(self.out, study.name) for study in lecture.STUDIES}
         with drawing.Drawers(self.out / "figures", self.venue, self.language) as drawers:

@@ -198,10 +198,10 @@ def _metric(results: xr.Dataset, metric: str, dims: Sequence[str], say: Callable
     values = results[metric]
     more = [str(dim) for dim in values.dims if dim not in (*dims, "seed")]
     found = printed_mean(values).transpose(*dims[:-1], *more, dims[-1])
-    numbers = {key: _short(found[key].values) for key in ("estimate", "half_width")}
+    numbers = {"estimate": _short(found["estimate"].values, 4), "half_width": _short(found["half_width"].values, 2)}
     extra = [{"label": say(AXES.get(dim, dim)), "values": [say(str(v)) for v in results[dim].values]} for dim in more]
     return {"label": say(METRICS[metric]), "extra": extra, **numbers}
 
 
-def _short(values: np.ndarray) -> list[float | None]:
-    return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values.ravel().tolist()]
+def _short(values: np.ndarray, digits: int) -> list[float | None]:
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values.ravel().tolist()]
