@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from rlvr_jax import claims, disk, drawing, lecture_tables, words
+from rlvr_jax import claims, disk, drawing, lecture_tables, words, worlds
 from rlvr_jax import spec as specs
 from rlvr_jax.claims import Verdict
 from rlvr_jax.lecture_tables import Table
@@ -53,17 +53,28 @@ def spec_of(study: Study, seeds: int | None = None, all_methods: bool = False) -
     Args:
       study: Which.
       seeds: The seeds 0 to ``seeds`` - 1, unless the study has its own.
-      all_methods: Whether every estimator of the registry joins those of the lectures, where methods are an axis.
+      all_methods: Whether every estimator to which the study gives what it needs joins those of the lectures, where
+        methods are an axis.
     """
     spec = specs.load(study.name)
     if seeds is not None and not study.own_seeds:
         spec = spec.with_seeds(seeds)
     if all_methods and "method" in spec.parameters:
-        from rlvr_jax.advantages import ESTIMATORS
-
         listed = list(spec.parameters["method"])
-        spec = spec.with_value("method", [*listed, *(name for name in ESTIMATORS if name not in listed)])
+        known = worlds.world(spec.world).parameters["method"].choices
+        spec = spec.with_value(
+            "method", [*listed, *(name for name in known if name not in listed and _fits(spec, name))]
+        )
     return spec
+
+
+def _fits(spec: Spec, method: str) -> bool:
+    """Whether a method can be trained on the grid of a spec; one may need larger groups, say."""
+    try:
+        _ = spec.with_seeds(1).with_value("method", [method]).grid().columns  # where combinations are refused
+    except InvalidInput:
+        return False
+    return True
 
 
 def store_of(folder: Path, name: str) -> Path:

@@ -45,7 +45,7 @@ class Lecture:
     language: Language = "en"
     """Of tables, claims and figures: en or zh."""
     all_methods: Flag = False
-    """Let every estimator of the registry join the five of the lectures."""
+    """Let every estimator of the registry that an experiment can train join the five of the lectures."""
     memory: Size = None
     """Memory that a call may take, such as 4GB or 512MB; half of what is free unless given."""
     quiet: Flag = False

@@ -9,10 +9,17 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+#: Becomes the browser, which reads from 3 and writes to 4; done by a program, since a fork of one with JAX is unsafe.
+MOVED = (
+    "import os, sys; a, b = map(int, sys.argv[1:3]); os.dup2(a, 103); os.dup2(b, 104); "
+    "os.dup2(103, 3); os.dup2(104, 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
 
 
 def executable() -> str | None:
@@ -29,18 +36,11 @@ class Page:
         to_browser, self.write = os.pipe()
         self.read, from_browser = os.pipe()
 
-        def only_pipes() -> None:  # the browser reads from 3 and writes to 4
-            os.dup2(to_browser, 103)
-            os.dup2(from_browser, 104)
-            os.dup2(103, 3)
-            os.dup2(104, 4)
-
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe"]
         flags += [f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}", "--host-rules=MAP * ~NOTFOUND"]
         self.process = subprocess.Popen(
-            [path, *flags, "about:blank"],
-            close_fds=False,
-            preexec_fn=only_pipes,
+            [sys.executable, "-c", MOVED, str(to_browser), str(from_browser), path, *flags, "about:blank"],
+            pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
