@@ -9,13 +9,11 @@ import io
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +26,7 @@ from rlvr_jax.grid import nearest
 from rlvr_jax.options import Assignments, Count, Flag, Size, SpecName, changed, counted
 from rlvr_jax.plan_command import Plan
 from rlvr_jax.stats_command import Stats
+from rlvr_jax.stops import terminated
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Run:
 
         began = time.perf_counter()
         try:
-            with spec.naming(), _terminated():
+            with spec.naming(), terminated():
                 outcome = driver.run(
                     grid,
                     store,
@@ -326,23 +325,6 @@ def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
 
     paths = [path for name in drawing.fitting(results) for path in drawing.draw(name, results, out)]
     return [path for path in paths if path.suffix in (".pdf", ".png")]
-
-
-@contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """Lets SIGTERM stop what is inside as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

@@ -3,7 +3,6 @@
 import importlib.util
 import multiprocessing
 import os
-import signal
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from functools import cache
@@ -14,6 +13,7 @@ import xarray as xr
 
 from rlvr_jax import figure_script, plots, words
 from rlvr_jax.shipped import folder
+from rlvr_jax.stops import follow_parent
 from rlvr_jax.store import open_store
 from rlvr_jax.types import InvalidInput
 
@@ -78,7 +78,7 @@ class Drawers:
         self.out, self.venue, self.language = out, venue, language
         # spawned: a fork of a process in which JAX runs may hang
         self.pool = ProcessPoolExecutor(
-            min(os.cpu_count() or 1, MOST_PROCESSES), multiprocessing.get_context("spawn"), _ignore_stops
+            min(os.cpu_count() or 1, MOST_PROCESSES), multiprocessing.get_context("spawn"), follow_parent
         )
         self.drawn: dict[str, Future[list[Path]]] = {}
 
@@ -106,11 +106,6 @@ class Drawers:
             except InvalidInput as error:
                 raise InvalidInput(f"figure {name}: {error}") from None
         return found
-
-
-def _ignore_stops() -> None:
-    """Leaves Ctrl-C to the process that the drawing is for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _draw_store(name: str, store: Path, out: Path, venue: str, language: str) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from rlvr_jax.options import Count, Flag, Size, counted
+from rlvr_jax.stops import terminated
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -55,19 +56,25 @@ class Lecture:
 
     def run(self) -> int:
         _check(self.venue, self.language)
+        if self.out.exists() and not self.out.is_dir():
+            raise InvalidInput(f"{self.out} exists and is no folder; choose another place (--out)")
+        try:
+            with terminated():
+                return self._study()
+        except KeyboardInterrupt:
+            print(f"rlvr-jax: stopped: the stores in {self.out} are kept; the same command goes on", file=sys.stderr)
+            return STOPPED
+
+    def _study(self) -> int:
         from rlvr_jax import drawing, lecture
         from rlvr_jax.progress import time_in_words
 
-        if self.out.exists() and not self.out.is_dir():
-            raise InvalidInput(f"{self.out} exists and is no folder; choose another place (--out)")
         began = time.perf_counter()
         stores = {study.name: lecture.store_of(self.out, study.name) for study in lecture.STUDIES}
         with drawing.Drawers(self.out / "figures", self.venue, self.language) as drawers:
             failed = 0
             for study in lecture.STUDIES:
                 outcome = self._train(lecture.spec_of(study, self.seeds, self.all_methods), stores[study.name])
-                if outcome is None:
-                    return STOPPED
                 failed += len(outcome.failed)
                 drawers.draw(study.figures, stores[study.name])
             findings = lecture.find(stores, self.language)
@@ -82,20 +89,15 @@ class Lecture:
             print(f"\n{time_in_words(time.perf_counter() - began)} in all")
         return FAILED if failed else 0
 
-    def _train(self, spec: "Spec", store: Path) -> "driver.Outcome | None":
-        """Brings a study into its store; None after a stop."""
+    def _train(self, spec: "Spec", store: Path) -> "driver.Outcome":
+        """Brings a study into its store."""
         from rlvr_jax import driver
 
         began = time.perf_counter()
         progress = "none" if self.quiet or self.json else "auto"
         store.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with spec.naming():
-                outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
-        except driver.Stopped as stop:
-            kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} of {spec.name} are finished and kept in {store}"
-            print(f"rlvr-jax: stopped: {kept}; the same command goes on with the others", file=sys.stderr)
-            return None
+        with spec.naming():
+            outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
         self._tell(spec.name, outcome, time.perf_counter() - began)
         return outcome
 

@@ -58,6 +58,7 @@ LAYERS = {
     "charts": {"matplotlib", "numpy", "xarray"},
     "figure_script": {"numpy", "xarray"},
     "shipped": set(),
+    "stops": set(),
     "drawing": {"xarray"},
     "lecture_tables": {"numpy", "xarray"},
     "reference": {"numpy"},

@@ -146,8 +146,8 @@ def test_a_stop_says_what_is_kept(
 
     monkeypatch.setattr(driver, "run", stopped)
     assert main(["lecture", "--seeds", "2", "--out", str(tmp_path)]) == 130
-    sentence = f"3 of 20 cells of baselines are finished and kept in {tmp_path}/baselines.zarr"
-    assert f"stopped: {sentence}; the same command goes on with the others\n" in capsys.readouterr().err
+    sentence = f"rlvr-jax: stopped: the stores in {tmp_path} are kept; the same command goes on\n"
+    assert capsys.readouterr().err == sentence
 
 
 def test_the_page_is_whole_and_small(given: Given) -> None:
