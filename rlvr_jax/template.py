@@ -1,5 +1,9 @@
 """What a driver writes before any task runs: the template of a store, and the cells that are appended to it."""
 
+import errno
+import glob
+import os
+import platform
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +14,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from rlvr_jax import disk, files, manifest
+from rlvr_jax import disk, files, lock, manifest
 from rlvr_jax.disk import UNUSED, Header, StoredPart
 from rlvr_jax.grid import Grid, NamedSchedule, record_file
 from rlvr_jax.plan import Part, cell_shape, dim_length
@@ -18,15 +22,15 @@ from rlvr_jax.types import Parameter
 
 
 def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]) -> None:
-    """Makes a store without cells at ``path``, whole or not at all.
+    """Makes a store without cells at ``path``, whole or not at all; what another process makes there first, stays.
 
     Raises:
       InvalidInput: If something is there, or it cannot be written.
     """
-    partial = path.with_name(f".{path.name}{files.PARTIAL}")
+    partial = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{files.PARTIAL}")
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove_partial(path)
         try:
             group = zarr.open_group(partial, mode="w", zarr_format=3)
             group.create_group("run")  # a group, so that readers of the store pass it by
@@ -54,9 +58,18 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
             disk.commit(header)
             partial.rename(path)
             files.sync(path.parent)
-        except OSError:
+        except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
-            raise
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+
+def _remove_partial(path: Path) -> None:
+    """Removes what processes of this machine have left that died while they made a store at ``path``."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.{platform.node()}.*{files.PARTIAL}"):
+        pid = partial.name.removesuffix(files.PARTIAL).rpartition(".")[2]
+        if pid.isdigit() and (int(pid) == os.getpid() or not lock.running(int(pid))):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part]) -> Header:
