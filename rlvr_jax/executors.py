@@ -262,17 +262,21 @@ def _dask_pool(client: Any, name: str) -> Pool:
     return Pool(executor, name, lambda: max(1, len(workers())), neighbours, (BrokenExecutor, KilledWorker))
 
 
-def _own_accelerators(count: int) -> None:
+def _own_accelerators(count: int, dask_worker: Any) -> None:
     """In a worker of an own Dask cluster, whose workers have numbers for names."""
-    from distributed import get_worker
-
-    worker.own_accelerators(count, int(get_worker().name))
+    worker.own_accelerators(count, int(dask_worker.name))
 
 
 @contextmanager
 def _mpi() -> Iterator[Pool]:
+    from mpi4py import MPI
     from mpi4py.futures import MPIPoolExecutor
 
+    if MPI.COMM_WORLD.Get_size() < 2:
+        raise InvalidInput(
+            "executor is 'mpi', and this process was started alone; start it with its workers, such as: mpiexec -n 5 "
+            "python -m mpi4py.futures -m rlvr_jax run SPEC --executor mpi"
+        )
     with MPIPoolExecutor() as executor:
         number = executor.num_workers
         yield Pool(executor, f"mpi, {number} workers", lambda: number, lambda: number)
