@@ -153,11 +153,14 @@ class Run:
         results = outcome.results()
         if "diverged" in results.attrs:
             warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
+        shared = bool(self.shard) and "unfinished" in results.attrs  # the last shard to finish has all of it
         if not self.json:
-            print(_table(results))
+            if not shared:
+                print(f"{_table(results)}\n")
             computed = f"{counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
-            print(f"\nresults: {store} ({computed}; {seconds:.1f} s)", flush=True)
-        if self.figures:
+            other = f"; of all shards together, {results.attrs['unfinished']}" if shared else ""
+            print(f"results: {store} ({computed}; {seconds:.1f} s){other}", flush=True)
+        if self.figures and not shared:
             try:
                 for path in _draw(results, drawings):
                     print(json.dumps({"event": "figure", "file": str(path)}) if self.json else f"figure:  {path}")

@@ -64,7 +64,8 @@ def request_host_devices(count: int | None = None) -> None:
         return
     if count is not None:  # JAX refuses to be told in both ways
         flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ.get("XLA_FLAGS", ""))
-        os.environ["XLA_FLAGS"] = flags.strip()
+        if flags:
+            os.environ["XLA_FLAGS"] = flags.strip()
     if "jax" not in sys.modules:
         os.environ["JAX_NUM_CPU_DEVICES"] = str(count or cores())
         return
@@ -88,7 +89,7 @@ def used(count: int | None = None) -> "list[jax.Device]":
     found = jax.local_devices()
     if count is not None and count > len(found):
         raise InvalidInput(
-            f"devices is {count}, and this process has {len(found)} ({found[0].device_kind}): ask for fewer"
+            f"devices is {count}, and this process has {len(found)} of the kind {found[0].device_kind!r}: ask for fewer"
         )
     return found[:count]
 

@@ -162,11 +162,7 @@ def factory(text: str, count: int = 1) -> Factory:
         _need("distributed", text, "pip install 'rlvr_jax[cluster]'")
         return partial(_dask, rest)
     if text == "mpi":
-        _need(
-            "mpi4py.futures",
-            text,
-            "pip install mpi4py, and start it as mpiexec -n 5 python -m mpi4py.futures -m rlvr_jax run ...",
-        )
+        _need("mpi4py.futures", text, "install mpi4py and an MPI library")
         return _mpi
     raise InvalidInput(f"executor is {text!r}; it must be {ALLOWED}")
 

@@ -5,7 +5,11 @@ one declares the store before the others look at it, so that this also works on 
 and it speaks for all in the end. If one dies, JAX ends the others: start them again, and they go on.
 """
 
+import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import jax
 
@@ -47,4 +51,18 @@ def meet(moment: str) -> None:
     """Waits until all processes have come to the moment of that name."""
     from jax.experimental import multihost_utils
 
-    multihost_utils.sync_global_devices(moment)
+    with _spoken_to_stderr():
+        multihost_utils.sync_global_devices(moment)
+
+
+@contextmanager
+def _spoken_to_stderr() -> Iterator[None]:
+    """Leaves stdout to the results: what connects the processes speaks there, past Python."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
