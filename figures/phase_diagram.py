@@ -36,6 +36,10 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         f"the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
         f"per problem, on straight lines between the costs that were run.{crossings.about_interval(found)}"
     )
+    if np.isposinf(found["at"]).any():
+        what += " A row without one goes on calling at every cost that was run."
+    if dataset.sizes["call_cost"] > 1:
+        what += f" Costs lie {np.diff(dataset['call_cost']).max():.2g} apart: no place is known more finely than that."
     if np.isfinite(list(widest.values())).all():
         what += (
             f" The widest 95 % half-width of a mean in the maps is {widest['accuracy']:.2g} of accuracy and "
@@ -58,7 +62,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     beside = plots.columns(venue, len(starts), narrowest=2.2) == len(starts)
     shape = (len(MAPS), len(starts)) if beside else (len(MAPS) * len(starts), 1)
     with plots.style():
-        figure = plots.new_figure(venue, height=0.4 + shape[0] * (0.35 + 0.15 * max(4, len(methods))))
+        line = 0.15 if len(methods) <= 8 else 0.115  # inches; a label is 7 pt high
+        figure = plots.new_figure(venue, height=0.4 + shape[0] * (0.35 + line * max(4, len(methods))))
         grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
         for row, (name, label) in enumerate(MAPS.items()):
             panels = grid[row] if beside else grid[row * len(starts) : (row + 1) * len(starts), 0]

@@ -158,9 +158,13 @@ def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
     for name in grid.world.parameters:
         there, here = (list(map(_shown, one.values(name))) for one in (declared, grid))
         if set(there) - set(here) and set(here) - set(there):
+            numbers = all(
+                isinstance(value, int | float | str) for one in (declared, grid) for value in one.values(name)
+            )
+            axis = f"give {name} all of these values as an axis, or " if numbers else ""
             return (
-                f"{path} has {name} {_several(there)}, and this spec has {_several(here)}; {advice}: give {name} "
-                "all of these values as an axis, or choose another place (--out)"
+                f"{path} has {name} {_several(there)}, and this spec has {_several(here)}; {advice}: "
+                f"{axis}choose another place (--out)"
             )
     others = "combinations that this spec leaves out, and this spec has others"
     return f"{path} has {others}; {advice}: choose another place (--out)"

@@ -162,7 +162,7 @@ class Header:
         """Of each slot, int64 ``[chunks, chunk_cells]``: its cell's index in the grid; ~index for padding; `UNUSED`."""
         for name in (self.place, "run/places"):
             try:
-                found = self._read(name)
+                found = self.read(name)
             except InvalidInput:
                 continue
             if found.size == self.chunks * self.chunk_cells and (found >= 0).sum() == self.cells:
@@ -179,21 +179,23 @@ class Header:
             try:
                 self._arrays[name] = zarr.open_array(self.path / name, mode="r+", zarr_format=3)
             except (ValueError, RuntimeError, OSError, KeyError) as error:
-                raise InvalidInput(_broken(self.path, name, error)) from None
+                raise InvalidInput(broken(self.path, name, error)) from None
         return self._arrays[name]
 
     @cached_property
     def _arrays(self) -> dict[str, zarr.Array[Any]]:
         return {}
 
-    def _read(self, name: str) -> np.ndarray:
+    def read(self, name: str) -> np.ndarray:
+        """All of an array."""
         try:
             return np.asarray(self.array(name)[:])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
-            raise InvalidInput(_broken(self.path, name, error)) from None
+            raise InvalidInput(broken(self.path, name, error)) from None
 
 
-def _broken(path: Path, name: str, error: Exception) -> str:
+def broken(path: Path, name: str, error: Exception) -> str:
+    """Says that an array of a store cannot be read, and what helps."""
     reason = " ".join(str(error).split())[:200]
     return f"{path} is damaged: {name} cannot be read ({reason}); rlvr-jax verify {path} --repair makes it again"
 

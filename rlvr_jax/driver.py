@@ -170,8 +170,7 @@ def _taken(path: Path, take_lock: bool, shard: Shard | None = None) -> Iterator[
             if hold.alone:
                 if header.chunks and not manifest.current(header):
                     manifest.write(header)
-                for folder in (*header.variables, "run"):
-                    files.remove_partial(path / folder)
+                template.remove_stale(path)
         yield header, hold
 
 

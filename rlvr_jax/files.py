@@ -77,12 +77,10 @@ def difference(path: Path, digest: str, length: int, *, thorough: bool) -> str:
     return "has other bytes than were written" if thorough and sha256(path) != digest else ""
 
 
-def remove_partial(folder: Path) -> int:
-    """Removes what interrupted writes have left below ``folder``; returns how many files."""
-    stale = [path for path in folder.rglob(f"*{PARTIAL}") if path.is_file()]
-    for path in stale:
+def remove_partial(folder: Path) -> None:
+    """Removes what interrupted writes have left below ``folder``."""
+    for path in folder.rglob(f"*{PARTIAL}"):
         path.unlink(missing_ok=True)
-    return len(stale)
 
 
 @contextmanager

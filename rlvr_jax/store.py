@@ -64,7 +64,7 @@ def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarr
     about = {name: str(header.array(name).attrs["long_name"]) for axis in spec["axes"] for name in axis["values"]}
     coords = axis_coords(spec["axes"], about)
     for dim in dict.fromkeys(dim for variable in variables.values() for dim in variable.dims if dim not in axes):
-        coords[dim] = (dim, _decoded(header.array(dim)))
+        coords[dim] = (dim, _decoded(header, dim))
     attributes: dict[str, Any] = {
         "world": spec["world"],
         "spec": canonical(spec),
@@ -194,6 +194,6 @@ def _dims(array: "zarr.Array[Any]") -> tuple[str, ...]:
     return tuple(str(name) for name in array.metadata.dimension_names)  # pyright: ignore
 
 
-def _decoded(array: "zarr.Array[Any]") -> np.ndarray:
-    values = np.asarray(array[:])
-    return np.array(array.attrs["labels"])[values] if "labels" in array.attrs else values
+def _decoded(header: Header, name: str) -> np.ndarray:
+    values, attributes = header.read(name), header.array(name).attrs
+    return np.array(attributes["labels"])[values] if "labels" in attributes else values

@@ -1,6 +1,5 @@
 """What a driver writes before any task runs: the template of a store, and the cells that are appended to it."""
 
-import errno
 import glob
 import os
 import platform
@@ -14,23 +13,22 @@ from typing import Any
 import numpy as np
 import zarr
 
-from rlvr_jax import disk, files, lock, manifest
+from rlvr_jax import disk, files, manifest
 from rlvr_jax.disk import UNUSED, Header, StoredPart
 from rlvr_jax.grid import Grid, NamedSchedule, record_file
 from rlvr_jax.plan import Part, cell_shape, dim_length
-from rlvr_jax.types import Parameter
+from rlvr_jax.types import InvalidInput, Parameter
 
 
 def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]) -> None:
-    """Makes a store without cells at ``path``, whole or not at all; what another process makes there first, stays.
+    """Makes a store without cells at ``path``, whole or not at all; one that is there by then is left alone.
 
     Raises:
-      InvalidInput: If something is there, or it cannot be written.
+      InvalidInput: If it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{files.PARTIAL}")
+    partial = beside(path)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_partial(path)
         try:
             group = zarr.open_group(partial, mode="w", zarr_format=3)
             group.create_group("run")  # a group, so that readers of the store pass it by
@@ -58,18 +56,24 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
             disk.commit(header)
             partial.rename(path)
             files.sync(path.parent)
-        except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        except OSError:
+            if not disk.is_store(path):
                 raise
-
-
-def _remove_partial(path: Path) -> None:
-    """Removes what processes of this machine have left that died while they made a store at ``path``."""
-    for partial in path.parent.glob(f".{glob.escape(path.name)}.{platform.node()}.*{files.PARTIAL}"):
-        pid = partial.name.removesuffix(files.PARTIAL).rpartition(".")[2]
-        if pid.isdigit() and (int(pid) == os.getpid() or not lock.running(int(pid))):
+        finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def beside(path: Path) -> Path:
+    """Where this process makes what is to be put at ``path``; `remove_stale` removes what it could not finish."""
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{files.PARTIAL}")
+
+
+def remove_stale(path: Path) -> None:
+    """Removes what interrupted writes have left in and beside the store at ``path``, which nobody else may write."""
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*{files.PARTIAL}"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for folder in (*disk.read_header(path).variables, "run"):
+        files.remove_partial(path / folder)
 
 
 def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part]) -> Header:
@@ -101,7 +105,7 @@ def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part
         declaration=header.declaration + 1,
     )
     with files.writing(header.path):
-        _fill(header.group, header.variables, grid, places, after, begin=header.chunks * header.chunk_cells)
+        _fill(header, grid, places, after, begin=header.chunks * header.chunk_cells)
         for file in (header.path / after.place).iterdir():
             files.sync(file)
         disk.commit(after)
@@ -118,12 +122,11 @@ def restore(header: Header, grid: Grid, damaged: Collection[str]) -> None:
       grid: Its spec.
       damaged: The files, as `rlvr_jax.manifest.damaged` names them.
     """
-    fresh = header.path.with_name(f".{header.path.name}.fresh{files.PARTIAL}")
+    fresh = beside(header.path).with_suffix(f".fresh{files.PARTIAL}")
     with files.writing(header.path):
-        shutil.rmtree(fresh, ignore_errors=True)
         try:
             create(fresh, grid, header.chunk_cells, header.versions)
-            _fill(disk.read_header(fresh).group, header.variables, grid, header.places, header, begin=0)
+            _fill(disk.read_header(fresh), grid, header.places, header, begin=0)
             for folder in {name.partition("/")[0] for name in damaged if "/" in name}:
                 if folder in header.variables:
                     shutil.copy(fresh / folder / "zarr.json", header.path / folder / "zarr.json")
@@ -138,27 +141,19 @@ def restore(header: Header, grid: Grid, damaged: Collection[str]) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _fill(
-    group: zarr.Group, variables: Sequence[str], grid: Grid, places: np.ndarray, after: Header, *, begin: int
-) -> None:
-    """Makes room for all slots, and says of those from ``begin`` on what they are."""
+def _fill(there: Header, grid: Grid, places: np.ndarray, after: Header, *, begin: int) -> None:
+    """Makes room for all slots in the arrays of ``there``, and says of those from ``begin`` on what they are."""
     slots = after.chunks * after.chunk_cells
-    for name in variables:
-        array = _array(group, name)
+    for name in there.variables:
+        array = there.array(name)
         array.resize((slots, *array.shape[1:]))
-    _append_columns(group, grid, places, begin)
-    if after.place in group:  # a driver died before it had declared this
-        del group[after.place]
+    _append_columns(there, grid, places, begin)
+    # a driver that died before it had declared this may have left one
+    shutil.rmtree(there.path / after.place, ignore_errors=True)
     about = {"long_name": "index of the cell in the grid of the spec; negative: padding or unused"}
     rows = _rows(after.chunk_cells)
-    array = disk.create_array(group, after.place, ["cell"], (slots,), rows, np.int64, int(UNUSED), about)
+    array = disk.create_array(there.group, after.place, ["cell"], (slots,), rows, np.int64, int(UNUSED), about)
     array[:] = places.reshape(-1)
-
-
-def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
-    array = group[name]
-    assert isinstance(array, zarr.Array)
-    return array
 
 
 def _slots(part: Part, stored: StoredPart, chunk_cells: int) -> np.ndarray:
@@ -198,7 +193,7 @@ def _create_arrays(group: zarr.Group, grid: Grid, chunk_cells: int) -> None:
         disk.create_array(group, name, ["cell"], (0,), _rows(chunk_cells), kind, fill, about)
 
 
-def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: int) -> None:
+def _append_columns(there: Header, grid: Grid, places: np.ndarray, begin: int) -> None:
     """Says for each new slot what its cell is; slots before ``begin`` are as they were."""
     new = places.reshape(-1)[begin:]
     if len(new) == 0:
@@ -206,7 +201,7 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
     unused = new == UNUSED
     cell = np.where(unused, 0, np.where(new < 0, ~new, new))
     for name, column in grid.columns.items():
-        array = _array(group, name)
+        array = there.array(name)
         array.resize((begin + len(new),))
         parameter = grid.world.parameters[name]
         if parameter.choices or parameter.scheduled:
@@ -215,10 +210,11 @@ def _append_columns(group: zarr.Group, grid: Grid, places: np.ndarray, begin: in
             known += [label for label in here if label not in known]
             array.attrs.update(disk.flags(known))
             column = np.array([known.index(label) for label in here], np.int32)[column]
-        if (column == column[0]).all():
-            array[begin:] = column[0]
-        else:
-            array[begin:] = np.where(unused, array.fill_value, column[cell])
+        constant = (column == column[0]).all()
+        try:
+            array[begin:] = column[0] if constant else np.where(unused, array.fill_value, column[cell])
+        except (ValueError, RuntimeError) as error:  # the chunk that is continued cannot be read
+            raise InvalidInput(disk.broken(there.path, name, error)) from None
 
 
 def _names(parameter: Parameter, grid: Grid) -> list[str]:

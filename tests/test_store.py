@@ -226,7 +226,9 @@ def test_another_world_with_a_set_of_its_own(tmp_path):
             make_grid(world("tool_use"), axes, keep=keep, **fixed | {"train_problems": make_problems(30, 8)})
         ).tolist()
     )
-    with pytest.raises(rj.InvalidInput, match=r"has train_problems \{'problems': 30, 'sha256': '.*, and this spec has"):
+    with pytest.raises(
+        rj.InvalidInput, match=r"has train_problems \{'problems': 30, .* keeps its cells: choose another place"
+    ):
         driver.run(make_grid(world("tool_use"), more, keep=keep, **fixed | {"train_problems": 30}), path)
 
 
@@ -601,3 +603,11 @@ def test_a_reader_that_is_overtaken_by_an_extension_reads_the_new_store(store, m
     real, first = disk.read_header, iter([stale])
     monkeypatch.setattr(disk, "read_header", lambda path: next(first, None) or real(path))
     assert rj.open_store(store)["accuracy"].sizes["seed"] == 7
+
+
+def test_a_single_training_keeps_forms_too():
+    task, fixed = rj.bandit.make_task(prompts=20, answers=4), {"method": "rloo", "lr": 0.5, "batch_size": 4}
+    run = rj.bandit.train(task, steps=20, eval_every=10, keep=["accuracy", "accuracy.final", "kl.area"], **fixed)
+    assert set(run) == {"step", "accuracy", "accuracy_final", "kl_area", "zero_frac_total", "logits", "diverged_step"}
+    assert run["accuracy_final"] == run["accuracy"][-1]
+    assert run["kl_area"].shape == ()

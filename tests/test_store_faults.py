@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import rlvr_jax as rj
-from rlvr_jax import checks, disk, driver, inspection, lock, plan, spec
+from rlvr_jax import checks, disk, driver, inspection, lock, plan, spec, template
 from rlvr_jax.cli import main
 from rlvr_jax.receipts import Receipt
 
@@ -130,6 +130,7 @@ def test_twenty_kills_change_no_bit_and_nothing_is_computed_twice():
     assert_same(rj.open_store("study.zarr"), spec.load("study.toml").sweep(progress=False))
     assert checks.verify(Path("study.zarr")).reasons == []
     assert not list(Path("study.zarr").rglob("*.partial"))
+    assert not list(Path().glob(".*"))  # nor what was to become the store
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130)])
@@ -320,6 +321,31 @@ def test_whatever_follows_from_the_spec_is_made_again(store, expected, name, har
     assert main(["verify", "study.zarr"]) == 0
     assert receipts() == before  # no cell was computed again
     assert_same(rj.open_store(store), expected)
+    assert run_through().computed == 0
+    assert not list(Path().glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["method/c.2", "lr/zarr.json", "kl_final/zarr.json"])
+def test_a_store_that_cannot_be_extended_says_what_helps(store, name, capsys):
+    truncate(store / name)
+    command = ["run", "study.toml", "--out", "study.zarr", "--no-figures", "--quiet", "--seeds", "641"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert re.search(
+        r"study\.zarr is damaged: \w+ cannot be read \(.*\); rlvr-jax verify study\.zarr --repair makes", said
+    )
+    assert main(["verify", "study.zarr", "--repair"]) == 0
+    assert main(command) == 0
+    assert "32 cells computed, 20,480 found" in capsys.readouterr().out
+
+
+def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alone(store):
+    before = sorted(store.rglob("*"))
+    stale = Path(".study.zarr.123.partial")
+    stale.mkdir()
+    grid = spec.load("study.toml").grid()
+    template.create(store, grid, 1024, {})
+    assert sorted(store.rglob("*")) == before
     assert run_through().computed == 0
     assert not list(Path().glob(".*"))
 

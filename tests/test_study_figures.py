@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from synthetic_results import METHODS, results, tool_results
 from test_plots import legends, script
 
-from rlvr_jax import figure_script, plots
+from rlvr_jax import figure_script, plots, spec
 from rlvr_jax.types import InvalidInput
 
 COSTS = np.linspace(0.0, 0.4, 11)
@@ -39,8 +39,8 @@ def hacked() -> xr.Dataset:
 def repaired() -> xr.Dataset:
     dataset = results({"method": ["rloo", "grpo"], "hack_reward": list(REPAIRS), "seed": range(4)})
     values = [{"name": name, "schedule": schedule} for name, schedule in REPAIRS.items()]
-    spec = {"world": "bandit", "axes": [{"dim": "hack_reward", "values": {"hack_reward": values}}]}
-    return dataset.assign_attrs(spec=json.dumps(spec))
+    made = {"world": "bandit", "axes": [{"dim": "hack_reward", "values": {"hack_reward": values}}]}
+    return dataset.assign_attrs(spec=json.dumps(made))
 
 
 def passing() -> xr.Dataset:
@@ -220,6 +220,7 @@ def test_phase_diagram_finds_the_cost_at_which_calling_ends() -> None:
     k = int((calls < 0).argmax())
     expected = COSTS[k - 1] + 0.04 * calls[k - 1] / (calls[k - 1] - calls[k])
     assert row["at"] == pytest.approx(expected, rel=1e-5)
+    assert "Costs lie 0.04 apart: no place is known more finely than that." in module.facts(dataset)["what"]
     trapped = next(row for row in rows if (row["method"], row["cold_start"]) == ("grpo", False))
     assert trapped["at"] < 0.04
     figure = module.draw(dataset)
@@ -310,14 +311,27 @@ def test_pass_at_k_needs_the_untrained_policy() -> None:
         script("pass_at_k").facts(passing().isel(step=[1, 2]))
 
 
+def drawn_from(dataset: xr.Dataset) -> list[str]:
+    """The figures that a run would draw."""
+    names = []
+    for path in sorted((Path(__file__).parents[1] / "figures").glob("*.py")):
+        try:
+            figure_script.prepare(dataset, script(path.stem).NEEDS)
+        except InvalidInput:
+            continue
+        names.append(path.stem)
+    return names
+
+
 def test_results_are_drawn_by_the_figures_of_their_study_alone() -> None:
-    drawn: dict[str, list[str]] = {}
-    for study, made in RESULTS.items():
-        dataset, drawn[study] = made(), []
-        for path in sorted((Path(__file__).parents[1] / "figures").glob("*.py")):
-            try:
-                figure_script.prepare(dataset, script(path.stem).NEEDS)
-            except InvalidInput:
-                continue
-            drawn[study].append(path.stem)
-    assert drawn == {study: [study] for study in RESULTS}
+    assert {study: drawn_from(made()) for study, made in RESULTS.items()} == {study: [study] for study in RESULTS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", RESULTS)
+def test_a_study_is_drawn_from_its_sweep(study: str, tmp_path: Path) -> None:
+    dataset = spec.load(study).with_seeds(2).sweep()
+    assert drawn_from(dataset) == (["baselines", study] if study == "pass_at_k" else [study])
+    module = script(study)
+    _, _, caption = plots.save(module.draw(dataset), tmp_path / study, module.facts(dataset))
+    assert json.loads(caption.read_text())["n_seeds"] == 2
