@@ -25,6 +25,7 @@ from rlvr_jax import spec as specs
 from rlvr_jax.grid import nearest
 from rlvr_jax.options import Assignments, Count, Flag, Size, SpecName, changed, counted
 from rlvr_jax.plan_command import Plan
+from rlvr_jax.shards import Shard
 from rlvr_jax.stats_command import Stats
 from rlvr_jax.stops import terminated
 from rlvr_jax.types import InvalidInput
@@ -32,7 +33,7 @@ from rlvr_jax.types import InvalidInput
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rlvr_jax import driver
+    from rlvr_jax import driver, executors
 
 #: Columns of the table that `run` prints, where they are kept.
 TABLE = ("accuracy", "calls", "hack_rate", "reward", "zero_frac_total")
@@ -70,6 +71,14 @@ class Run:
     """Go on although another device kind or jaxlib computed what is there; the last bits may differ between chunks."""
     memory: Size = None
     """Memory that a call may take, such as 4GB or 512MB; half of what is free unless given."""
+    executor: str = ""
+    """Who trains: processes:N, dask:local:N, dask:ADDRESS or mpi; this process unless given."""
+    devices: Count = None
+    """XLA devices of each process that trains; all of this process, or one of each worker, unless given."""
+    shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = ""
+    """Train only part I of N, beside other drivers of the same store that train the other parts."""
+    distributed: Annotated[str, tyro.conf.arg(metavar="auto|ADDRESS:PORT,N,I")] = ""
+    """Be one of N processes that were started together: as Slurm or Open MPI says (auto), or process I from 0."""
     take_lock: Flag = False
     """Take the store from a process on another machine that has died."""
     quiet: Flag = False
@@ -82,9 +91,11 @@ class Run:
         store = Path("results") / f"{spec.name}.zarr" if self.out is None else self.out
         drawings = store.parent / (store.stem if store.suffix == ".zarr" else f"{store.name}-figures")
         self._check_place(store, drawings)
+        factory = self._factory()
+        shard = self._shard()
         grid = _as_kept(spec, None if self.overwrite else store).grid()
 
-        from rlvr_jax import driver
+        from rlvr_jax import dispatch, driver
 
         began = time.perf_counter()
         try:
@@ -97,23 +108,58 @@ class Run:
                     take_lock=self.take_lock,
                     overwrite=self.overwrite,
                     progress="json" if self.json else "none" if self.quiet else "auto",
+                    executor=factory,
+                    count=self.devices,
+                    shard=shard,
                 )
+                if self.distributed and shard is not None:
+                    shard.meet("finished")
         except driver.Stopped as stop:
             kept = f"{stop.finished:,} of {counted(stop.cells, 'cell')} are finished and kept in {store}"
             return _stopped(f"{kept}; the same command goes on with the others")
         except KeyboardInterrupt:  # while it was planned
             return _stopped(f"no cell was computed; what {store} held it still holds")
+        except dispatch.Lost as lost:
+            print(f"rlvr-jax: {lost}; they are kept in {store}, and the same command goes on", file=sys.stderr)
+            return FAILED
+        if self.distributed and shard is not None and shard.number > 1:
+            return FAILED if outcome.failed else 0  # the first one speaks
         return self._show(outcome, time.perf_counter() - began, store, drawings)
+
+    def _factory(self) -> "executors.Factory | None":
+        """Opens the workers; None where this process trains, which then asks for its devices."""
+        from rlvr_jax import devices, executors
+
+        if self.executor:
+            if self.distributed:
+                raise InvalidInput("--executor and --distributed are two ways to do one thing; give one of them")
+            return executors.factory(self.executor, self.devices or 1)
+        if self.devices is not None:
+            devices.request_host_devices(self.devices)
+        return None
+
+    def _shard(self) -> "Shard | None":
+        """Which tasks to do; None for all."""
+        if not self.distributed:
+            return Shard.parse(self.shard) if self.shard else None
+        if self.shard:
+            raise InvalidInput("--distributed gives each process a shard of its own; leave --shard out")
+        from rlvr_jax import launch
+
+        return launch.join(self.distributed)
 
     def _show(self, outcome: "driver.Outcome", seconds: float, store: Path, drawings: Path) -> int:
         results = outcome.results()
         if "diverged" in results.attrs:
             warnings.warn(results.attrs["diverged"], RuntimeWarning, stacklevel=2)
+        shared = bool(self.shard) and "unfinished" in results.attrs  # the last shard to finish has all of it
         if not self.json:
-            print(_table(results))
+            if not shared:
+                print(f"{_table(results)}\n")
             computed = f"{counted(outcome.computed, 'cell')} computed, {outcome.found:,} found"
-            print(f"\nresults: {store} ({computed}; {seconds:.1f} s)", flush=True)
-        if self.figures:
+            other = f"; of all shards together, {results.attrs['unfinished']}" if shared else ""
+            print(f"results: {store} ({computed}; {seconds:.1f} s){other}", flush=True)
+        if self.figures and not shared:
             try:
                 for path in _draw(results, drawings):
                     print(json.dumps({"event": "figure", "file": str(path)}) if self.json else f"figure:  {path}")

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from rlvr_jax import template
 from rlvr_jax.addresses import addresses, find
 from rlvr_jax.disk import UNUSED, Header
+from rlvr_jax.executors import Crew
 from rlvr_jax.grid import Grid, NamedSchedule
 from rlvr_jax.plan import (
     CALL_SECONDS,
@@ -22,7 +22,6 @@ from rlvr_jax.plan import (
     seconds_of,
 )
 from rlvr_jax.receipts import Receipt
-from rlvr_jax.results import versions
 from rlvr_jax.session import stored_grid
 from rlvr_jax.types import InvalidInput
 
@@ -33,9 +32,8 @@ FEWEST_SLOTS, MOST_SLOTS, CHUNK_BYTES = 1024, 2**16, 2**26
 TELLING_SECONDS = 0.2
 
 
-def chunk_cells(grid: Grid) -> int:
-    """Slots of a chunk: a power of two, as many cells as all devices train in about the time of a call."""
-    count = len(jax.devices())
+def chunk_cells(grid: Grid, count: int) -> int:
+    """Slots of a chunk: a power of two, as many cells as ``count`` devices train in about the time of a call."""
     slots = CALL_SECONDS * count / max(float(seconds_of(grid).min()), 1e-9)
     slots = min(slots, CHUNK_BYTES / cell_bytes(grid), MOST_SLOTS)
     slots = max(slots, FEWEST_SLOTS, count * WIDEST)
@@ -47,20 +45,22 @@ def declared_grid(header: Header, grid: Grid) -> Grid:
     return grid if grid.sha256 == header.spec_sha256 else stored_grid(header)
 
 
-def declared(grid: Grid, header: Header, memory: int, mixed: bool) -> tuple[Header, np.ndarray]:
+def declared(grid: Grid, header: Header, crew: Crew, mixed: bool, alone: bool) -> tuple[Header, np.ndarray]:
     """Gives a store the cells of a grid that it lacks.
 
     Args:
       grid: What is wanted.
       header: Of a store, which may be empty.
-      memory: Bytes that a call may take.
+      crew: Who is to train them.
       mixed: Whether cells of another device kind or jaxlib may stand beside the new ones.
+      alone: Whether no other driver trains cells of the store, so that it may be changed.
 
     Returns:
       What the store says of itself afterwards, and where the cells of ``grid`` lie in its grid, int64 ``[cells]``.
 
     Raises:
-      InvalidInput: If the store holds another study, or cells that the grid leaves out while it has others.
+      InvalidInput: If the store holds another study, or cells that the grid leaves out while it has others; or if it
+        lacks cells and is not ``alone``.
     """
     _check_study(grid, header)
     held = declared_grid(header, grid)
@@ -72,37 +72,44 @@ def declared(grid: Grid, header: Header, memory: int, mixed: bool) -> tuple[Head
             within = find(new, old)
             if (within < 0).any():
                 raise InvalidInput(_left_out(grid, held, header.path))
-            return _completed(held, header, places, memory, mixed), within
+            return _completed(held, header, places, crew, mixed, alone), within
         places = _moved(places, inside)
-    return _completed(grid, header, places, memory, mixed), np.arange(grid.cells)
+    return _completed(grid, header, places, crew, mixed, alone), np.arange(grid.cells)
 
 
-def check_origin(header: Header, done: Mapping[int, Receipt], mixed: bool) -> None:
+def check_origin(header: Header, done: Mapping[int, Receipt], crew: Crew, mixed: bool) -> None:
     """Refuses to put cells beside those of another device kind or jaxlib.
 
     Raises:
       InvalidInput: Unless they may be ``mixed``.
     """
-    here = f"{jax.devices()[0].device_kind} with jaxlib {versions()['jaxlib']}"
+    if mixed or not done:
+        return
+    here = crew.machine.origin
     others = sorted({receipt.origin for receipt in done.values()} - {here})
-    if others and not mixed:
+    if others:
         raise InvalidInput(
             f"{header.path} was computed on {' and on '.join(others)}, and this is {here}, where the last bits may "
             "differ; choose another place, or allow both (--mixed)"
         )
 
 
-def _completed(grid: Grid, header: Header, places: np.ndarray, memory: int, mixed: bool) -> Header:
+def _completed(grid: Grid, header: Header, places: np.ndarray, crew: Crew, mixed: bool, alone: bool) -> Header:
     """The store with places for all cells of ``grid``."""
     held = np.zeros(grid.cells, bool)
     held[places[places >= 0]] = True
     if held.all() and grid.sha256 == header.spec_sha256:
         return header
+    if not alone:
+        raise InvalidInput(
+            f"{header.path} is being written by drivers of other shards, for another spec; wait for them, or stop them"
+        )
     parts: Sequence[Part] = ()
     if not held.all():
-        check_origin(header, header.done(), mixed)
-        limits = Limits(header.chunk_cells, memory, _speed(grid, header, places))
-        parts = make_plan(grid, len(jax.devices()), limits, np.flatnonzero(~held))
+        check_origin(header, header.done(), crew, mixed)
+        count = crew.machine.devices
+        limits = Limits(header.chunk_cells, crew.memory, _speed(grid, header, places, count))
+        parts = make_plan(grid, count, limits, np.flatnonzero(~held))
     return template.declare(header, grid, places, parts)
 
 
@@ -114,14 +121,17 @@ def _moved(places: np.ndarray, inside: np.ndarray) -> np.ndarray:
     return moved
 
 
-def _speed(grid: Grid, header: Header, places: np.ndarray) -> float:
-    """What one device has done in a second so far, in numbers of `World.work`; a guess before three tasks that tell."""
+def _speed(grid: Grid, header: Header, places: np.ndarray, count: int) -> float:
+    """What one of ``count`` devices has done in a second so far, in numbers of `World.work`.
+
+    It is a guess before there are three tasks that tell.
+    """
     done = {number: receipt for number, receipt in header.done().items() if receipt.seconds >= TELLING_SECONDS}
     if len(done) < 3:
         return SPEED
     work = seconds_of(grid, 1.0)
     rates = [work[places[number][places[number] >= 0]].sum() / receipt.seconds for number, receipt in done.items()]
-    return float(np.median(rates)) / len(jax.devices())
+    return float(np.median(rates)) / count
 
 
 def _check_study(grid: Grid, header: Header) -> None:
@@ -148,9 +158,13 @@ def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
     for name in grid.world.parameters:
         there, here = (list(map(_shown, one.values(name))) for one in (declared, grid))
         if set(there) - set(here) and set(here) - set(there):
+            numbers = all(
+                isinstance(value, int | float | str) for one in (declared, grid) for value in one.values(name)
+            )
+            axis = f"give {name} all of these values as an axis, or " if numbers else ""
             return (
-                f"{path} has {name} {_several(there)}, and this spec has {_several(here)}; {advice}: give {name} "
-                "all of these values as an axis, or choose another place (--out)"
+                f"{path} has {name} {_several(there)}, and this spec has {_several(here)}; {advice}: "
+                f"{axis}choose another place (--out)"
             )
     others = "combinations that this spec leaves out, and this spec has others"
     return f"{path} has {others}; {advice}: choose another place (--out)"

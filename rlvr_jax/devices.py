@@ -6,9 +6,17 @@ Importing `rlvr_jax` asks for the devices; nothing here starts a backend until a
 import hashlib
 import os
 import platform
+import re
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlvr_jax.types import InvalidInput
+
+if TYPE_CHECKING:
+    import jax
 
 #: Where compiled programs are kept; "off" keeps none.
 CACHE_VARIABLE = "RLVR_JAX_COMPILE_CACHE"
@@ -22,38 +30,94 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def request_host_devices() -> None:
-    """Asks JAX for one CPU device for each core, unless the user has said how many.
+@dataclass(frozen=True)
+class Machine:
+    """What a process has to train with.
+
+    Attributes:
+      host: Its machine's name.
+      kind: Of its devices.
+      devices: How many of them it uses.
+      jaxlib: The version.
+      free: Bytes that a compiled program could have on them.
+    """
+
+    host: str
+    kind: str
+    devices: int
+    jaxlib: str
+    free: int
+
+    @property
+    def origin(self) -> str:
+        """What equal bits need to have in common, in words, as `rlvr_jax.receipts.Receipt.origin`."""
+        return f"{self.kind} with jaxlib {self.jaxlib}"
+
+
+def request_host_devices(count: int | None = None) -> None:
+    """Asks JAX for one CPU device for each core, unless the user has said how many; or for ``count`` of them.
 
     One device uses one core for most of what a sweep does. The number must be known before JAX's backend starts: it
     goes through the environment where JAX is not imported yet, and through its configuration where it is.
     """
-    if "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+    if count is None and _said():
         return
+    if count is not None:  # JAX refuses to be told in both ways
+        flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ.get("XLA_FLAGS", ""))
+        if flags:
+            os.environ["XLA_FLAGS"] = flags.strip()
     if "jax" not in sys.modules:
-        os.environ["JAX_NUM_CPU_DEVICES"] = str(cores())
+        os.environ["JAX_NUM_CPU_DEVICES"] = str(count or cores())
         return
     import jax
 
-    if jax.config.jax_num_cpu_devices in (None, -1):
+    if count is not None or jax.config.jax_num_cpu_devices in (None, -1):
         try:
-            jax.config.update("jax_num_cpu_devices", cores())
-        except RuntimeError:  # the backend has started; `check_devices` says so when it matters
+            jax.config.update("jax_num_cpu_devices", count or cores())
+        except RuntimeError:  # the backend has started; `check_devices` and `used` say so when it matters
             return
+
+
+def used(count: int | None = None) -> "list[jax.Device]":
+    """The devices of this process that a sweep runs on: all, or the first ``count``.
+
+    Raises:
+      InvalidInput: If there are fewer.
+    """
+    import jax
+
+    found = jax.local_devices()
+    if count is not None and count > len(found):
+        raise InvalidInput(
+            f"devices is {count}, and this process has {len(found)} of the kind {found[0].device_kind!r}: ask for fewer"
+        )
+    return found[:count]
+
+
+def machine_of(count: int | None = None) -> Machine:
+    """What this process has; ``count`` is as in `used`."""
+    import jaxlib
+
+    chosen = used(count)
+    return Machine(platform.node(), chosen[0].device_kind, len(chosen), jaxlib.__version__, free_call_memory())
 
 
 def check_devices() -> None:
     """Warns where JAX had been started with one CPU device before `rlvr_jax` could ask for more."""
     import jax
 
-    said = "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if jax.default_backend() == "cpu" and len(jax.devices()) == 1 < cores() and not said:
+    if jax.default_backend() == "cpu" and len(jax.local_devices()) == 1 < cores() and not _said():
         warnings.warn(
             f"JAX was started before rlvr_jax was imported and has 1 CPU device for {cores()} cores; "
             "import rlvr_jax before anything that uses JAX, and a sweep uses all cores",
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _said() -> bool:
+    """Whether somebody has said how many CPU devices there are to be."""
+    return "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
 
 
 def use_compile_cache() -> None:

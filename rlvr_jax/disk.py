@@ -10,7 +10,8 @@
       run/records/         data sets that parameters are fixed to
       run/manifest.json    hashes of all that has no receipt; run/places is a second copy of the places
       run/failed/          what went wrong in a task
-      run/lock.json        the driver that writes
+      run/lock.json        the driver that writes; lock-1-of-4.json and so on, those of shards
+      run/now.json         what it is doing; now-1-of-4.json and so on
 
 A task trains some items of a *part*, which is one program. Its chunk holds the items' lanes in their order, so that
 the task can be laid out again from the store alone; lanes of padding and the rest of the chunk hold no cell.
@@ -134,10 +135,13 @@ class Header:
         """The lock file."""
         return self.path / "run" / "lock.json"
 
-    @property
-    def now(self) -> Path:
-        """What the driver is doing."""
-        return self.path / "run" / "now.json"
+    def receipt(self, task: int) -> Path:
+        """The file of a task's receipt."""
+        return receipts.file(self.receipts, task)
+
+    def now(self, shard: str = "") -> Path:
+        """What the driver of the store, or of the shard ``i/n``, is doing."""
+        return self.path / "run" / f"now{f'-{shard}'.replace('/', '-of-') if shard else ''}.json"
 
     @property
     def place(self) -> str:

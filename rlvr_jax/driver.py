@@ -4,30 +4,32 @@ What a driver adds to the tasks is the template, the lock and the order; see `rl
 """
 
 import shutil
-import traceback
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from rlvr_jax import devices, disk, files, lock, manifest, receipts, template
+from rlvr_jax import devices, disk, dispatch, faults, files, lock, manifest, receipts, template, worker
 from rlvr_jax.declaration import check_origin, chunk_cells, declared, declared_grid
 from rlvr_jax.disk import Header
+from rlvr_jax.dispatch import Failure, Lost
+from rlvr_jax.executors import MEMORY_SHARE, Crew, Factory
+from rlvr_jax.faults import Fault
 from rlvr_jax.grid import Grid
 from rlvr_jax.plan import check_memory, samples
 from rlvr_jax.progress import Mode, Progress
 from rlvr_jax.receipts import Receipt
 from rlvr_jax.results import versions
 from rlvr_jax.session import Session, stored_grid
+from rlvr_jax.shards import Shard
 from rlvr_jax.store import labelled
 from rlvr_jax.types import InvalidInput
-
-#: Share of the free memory that a run may take unless it is told.
-MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Outcome:
       header: Of the store.
       grid: What was asked for.
       cells: Where its cells lie in the grid of the store, int64 ``[cells]``.
-      found: How many of them had been there.
+      found: How many of them had been there; of a shard, those of its own.
       computed: How many cells were computed now.
       failed: Tasks that failed, with the reason.
     """
@@ -48,7 +50,7 @@ class Outcome:
     cells: np.ndarray
     found: int
     computed: int
-    failed: dict[int, str]
+    failed: dict[int, Fault]
 
     def results(self) -> xr.Dataset:
         """What was asked for, from the store, as `rlvr_jax.open_store` gives it."""
@@ -77,6 +79,9 @@ def run(
     take_lock: bool = False,
     overwrite: bool = False,
     progress: Mode = "none",
+    executor: Factory | None = None,
+    count: int | None = None,
+    shard: Shard | None = None,
 ) -> Outcome:
     """Brings all cells of a grid into the store at ``path``; what is there already is not computed again.
 
@@ -84,28 +89,39 @@ def run(
       grid: What is wanted.
       path: A store of the same study, or a place for a new one.
       mixed: Whether cells of another device kind or jaxlib may stand beside the new ones.
-      memory: Bytes that a call may take; half of what is free unless given.
+      memory: Bytes that a call may take; half of what is free unless given, shared among the workers of a machine.
       take_lock: Whether to take the lock of a process on another machine.
       overwrite: Whether to throw away what is there first.
       progress: How to show how far it is.
+      executor: Opens workers; None trains in this process. See `rlvr_jax.executors.factory`.
+      count: How many devices each process uses; by default all of this process, and one of each worker.
+      shard: Which tasks to do; None for all.
 
     Raises:
       InvalidInput: If the store is another study's, cannot be written, or is being written; before anything is
         trained where that can be known.
+      Lost: If the workers are gone; what had finished is there.
       Stopped: On Ctrl-C.
     """
     disk.check_place(path)
-    devices.check_devices()
-    devices.use_compile_cache()
-    memory = memory_budget(memory)
-    check_memory(grid, memory, stored=True)
-    if overwrite and path.exists():
-        _remove(path)
-    if not path.exists():
-        template.create(path, grid, chunk_cells(grid), versions())
-    with _taken(path, take_lock) as header:
-        header, cells = declared(grid, header, memory, mixed)
-        return _run(Session(header, declared_grid(header, grid), memory), grid, cells, None, mixed, progress)
+    with Crew(executor, count, memory) as crew:
+        _prepare(crew)
+        check_memory(grid, crew.memory if crew.here else memory_budget(memory), stored=True)
+        if shard is not None and shard.number > 1:
+            shard.meet("declared")  # the first one does it
+        if overwrite and path.exists():
+            _remove(path)
+        if not path.exists():
+            template.create(path, grid, chunk_cells(grid, crew.machine.devices), versions())
+        with _taken(path, take_lock, shard) as (header, hold):
+            header, cells = declared(grid, header, crew, mixed, hold.alone)
+            hold.share()
+            if disk.read_header(path).declaration != header.declaration:
+                raise InvalidInput(f"{path} was changed by another driver just now; run the same command again")
+            if shard is not None and shard.number == 1:
+                shard.meet("declared")
+            session = Session(header, declared_grid(header, grid), crew.memory if crew.here else 0, count)
+            return _run(crew, session, grid, cells, None, mixed, progress, shard)
 
 
 def repair(
@@ -125,30 +141,37 @@ def repair(
       damaged: The tasks.
       lost: Files that have no receipt and are to be made again.
     """
-    devices.check_devices()
-    devices.use_compile_cache()
-    with _taken(path, take_lock) as header:
+    with Crew(memory=memory) as crew, _taken(path, take_lock) as (header, _):
+        _prepare(crew)
         if lost:
             template.restore(header, stored_grid(header), lost)
             header = disk.read_header(path)
-        session = Session(header, stored_grid(header), memory_budget(memory))
-        check_origin(header, header.done(), mixed)
+        session = Session(header, stored_grid(header), crew.memory)
+        check_origin(header, header.done(), crew, mixed)
         with files.writing(path):
             receipts.remove(header.receipts, damaged)
-        return _run(session, session.grid, np.arange(session.grid.cells), damaged, mixed, progress)
+        return _run(crew, session, session.grid, np.arange(session.grid.cells), damaged, mixed, progress)
+
+
+def _prepare(crew: Crew) -> None:
+    """Readies this process for training; where workers do that, this one leaves the devices to them."""
+    if crew.here:
+        devices.check_devices()
+        devices.use_compile_cache()
 
 
 @contextmanager
-def _taken(path: Path, take_lock: bool) -> Iterator[Header]:
-    """The store while this process holds its lock; what interrupted writes have left is removed."""
+def _taken(path: Path, take_lock: bool, shard: Shard | None = None) -> Iterator[tuple[Header, lock.Hold]]:
+    """The store while this process holds its lock; alone there, it removes what interrupted writes have left."""
     with ExitStack() as stack:
         with files.writing(path):
-            stack.enter_context(lock.held(disk.read_header(path).lock, path, take=take_lock))
+            hold = stack.enter_context(lock.held(disk.read_header(path).lock, path, shard=shard, take=take_lock))
             header = disk.read_header(path)
-            if header.chunks and not manifest.current(header):
-                manifest.write(header)
-            template.remove_stale(path)
-        yield header
+            if hold.alone:
+                if header.chunks and not manifest.current(header):
+                    manifest.write(header)
+                template.remove_stale(path)
+        yield header, hold
 
 
 def memory_budget(given: int | None) -> int:
@@ -157,74 +180,105 @@ def memory_budget(given: int | None) -> int:
 
 
 def _remove(path: Path) -> None:
-    other = lock.holder(path / "run" / "lock.json")
-    if other is not None:
-        raise InvalidInput(f"{path} is being written by {other}; it is not removed")
+    others = lock.holders(path / "run" / "lock.json")
+    if others:
+        raise InvalidInput(f"{path} is being written by {others[0]}; it is not removed")
     with files.writing(path):
         shutil.rmtree(path)
 
 
 def _run(
-    session: Session, grid: Grid, wanted: np.ndarray, only: Collection[int] | None, mixed: bool, progress: Mode
+    crew: Crew,
+    session: Session,
+    grid: Grid,
+    wanted: np.ndarray,
+    only: Collection[int] | None,
+    mixed: bool,
+    progress: Mode,
+    shard: Shard | None = None,
 ) -> Outcome:
     """Trains the tasks without a valid receipt that hold ``wanted`` cells, which are those of ``grid``."""
     header = session.header
     mask = np.zeros(session.grid.cells, bool)
     mask[wanted] = True
-    done = _sound(header)
-    todo = [n for n in range(header.chunks) if n not in done and mask[session.cells(n)].any()]
-    todo = todo if only is None else [n for n in todo if n in only]
+    mine = [n for n in range(header.chunks) if (shard is None or shard.holds(n)) and mask[session.cells(n)].any()]
+    done = _sound(header, None if shard is None else mine)
+    todo = [n for n in mine if n not in done and (only is None or n in only)]
     new = sum(len(session.cells(n)) for n in todo)
-    found = len(wanted) - sum(int(mask[session.cells(n)].sum()) for n in todo)
+    found = sum(int(mask[session.cells(n)].sum()) for n in mine) - sum(int(mask[session.cells(n)].sum()) for n in todo)
     if todo:
-        check_origin(header, done, mixed)
-    failed: dict[int, str] = {}
-    computed = 0
+        check_origin(header, done, crew, mixed)
+    failed: dict[int, Fault] = {}
+    computed, now = 0, header.now("" if shard is None else str(shard))
+
+    def given_out(numbers: Collection[int]) -> None:
+        with files.writing(header.path):
+            files.write_json(now, {"tasks": sorted(numbers)}, durable=False)
+
     with Progress(progress, found + new, found) as shown:
         try:
             shown.event("start", store=str(header.path), cells=found + new, found=found, tasks=len(todo))
-            for number in todo:
-                with files.writing(header.path):
-                    files.write_json(header.now, {"tasks": [number]}, durable=False)
-                receipt = _attempt(session, number, shown, failed)
-                computed += 0 if receipt is None else receipt.cells
-        except (KeyboardInterrupt, InvalidInput) as stop:
+            call = _call(crew, session, shown, mixed)
+            held = partial(receipts.find, header.receipts)
+            for number, result in dispatch.finished(crew, todo, call, held, given_out):
+                computed += _noted(session, number, result, shown, failed, crew.here)
+        except (KeyboardInterrupt, InvalidInput, Lost) as stop:
             # what has a receipt is finished, whether or not there was time to count it
             held = header.done()
             finished = found + sum(len(session.cells(number)) for number in todo if number in held)
-            if isinstance(stop, InvalidInput):
-                raise InvalidInput(f"{stop} ({finished} of {found + new} cells are finished)") from None
-            raise Stopped(finished, found + new) from None
+            if isinstance(stop, KeyboardInterrupt):
+                raise Stopped(finished, found + new) from None
+            raise type(stop)(f"{stop} ({finished} of {found + new} cells are finished)") from None
         finally:
-            header.now.unlink(missing_ok=True)
+            now.unlink(missing_ok=True)
         shown.event("end", computed=computed, failed=len(failed))
     return Outcome(header, grid, wanted, found, computed, failed)
 
 
-def _attempt(session: Session, number: int, shown: Progress, failed: dict[int, str]) -> Receipt | None:
-    """Runs a task; where it fails by itself, the reason is kept, and the others go on."""
-    cells = session.cells(number)
-    drawn, report = samples(session.grid, cells), session.header.failed / f"{number:08d}.json"
-    try:
-        receipt = session.run(number, lambda share: shown.advance(len(cells), drawn, share))
-    except (InvalidInput, OSError):  # a store or an output that is gone concerns every task
-        raise
-    except Exception as error:
-        failed[number] = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        content = {"task": number, "error": failed[number], "traceback": traceback.format_exc()}
-        with files.writing(session.header.path):
-            files.write_json(report, content)
-        shown.event("failed", task=number, error=failed[number])
-        return None
-    report.unlink(missing_ok=True)
-    shown.event("task", task=number, cells=receipt.cells, seconds=receipt.seconds)
-    return receipt
+def _call(crew: Crew, session: Session, shown: Progress, mixed: bool) -> Callable[[int], tuple[Any, ...]]:
+    """For a task, the function that trains it, and its arguments."""
+    if crew.here:
+
+        def here(number: int) -> tuple[Any, ...]:
+            cells = session.cells(number)
+            return session.run, number, partial(shown.advance, len(cells), samples(session.grid, cells))
+
+        return here
+    store = session.header.path.resolve()
+
+    def elsewhere(number: int) -> tuple[Any, ...]:
+        origin = "" if mixed else crew.machine.origin
+        return worker.work, worker.Order(store, number, crew.memory, crew.machine.devices, origin)
+
+    return elsewhere
 
 
-def _sound(header: Header) -> dict[int, Receipt]:
-    """The receipts whose files are there in their lengths; the others are taken away, and said."""
+def _noted(
+    session: Session, number: int, result: Receipt | Failure, shown: Progress, failed: dict[int, Fault], here: bool
+) -> int:
+    """Says how a task ended, and keeps the reason where it failed; returns how many cells were computed."""
+    if isinstance(result, Failure):
+        failed[number] = faults.write(session.header, number, result.error, result.traceback)
+        shown.event("failed", task=number, error=result.error, cells=failed[number].cells)
+        return 0
+    faults.forget(session.header, number)
+    if not here:  # a worker says nothing before it has finished
+        shown.advance(result.cells, samples(session.grid, session.cells(number)), 1.0)
+    shown.event("task", task=number, cells=result.cells, seconds=result.seconds)
+    return result.cells
+
+
+def _sound(header: Header, mine: Collection[int] | None) -> dict[int, Receipt]:
+    """The receipts whose files are there in their lengths; the others are taken away, and said.
+
+    Other drivers see to what is not ``mine``.
+    """
     done = header.done()
-    damaged = {n: found for n, receipt in done.items() if (found := receipt.damage(header.path, thorough=False))}
+    damaged = {
+        n: found
+        for n, receipt in done.items()
+        if (mine is None or n in mine) and (found := receipt.damage(header.path, thorough=False))
+    }
     if damaged:
         warnings.warn(
             f"{header.path} is damaged, {'; '.join(damaged.values())}: "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_jax import disk, files, lock
+from rlvr_jax import disk, faults, files, lock
 from rlvr_jax.receipts import Receipt
 from rlvr_jax.store import slots
 
@@ -28,10 +28,9 @@ def status(path: Path) -> dict[str, Any]:
     header = disk.read_header(path)
     done = header.done()
     held = slots(header, sorted(done)) >= 0
-    driver = lock.holder(header.lock)
-    now = files.read_json(header.now) if driver is not None else None
-    running = [task for task in now["tasks"] if task not in done] if isinstance(now, dict) else []
-    failed = _failed(header, done)
+    drivers = lock.holders(header.lock)
+    running = {task for driver in drivers for task in _given_out(header, driver.shard) if task not in done}
+    failed = faults.read(header)
     finished = int(held.sum())
     in_flight = sum(_cells(header, task) for task in running)
     broken = sum(_cells(header, task) for task in failed if task not in running)
@@ -52,9 +51,9 @@ def status(path: Path) -> dict[str, Any]:
         "chunks_done": len(done),
         "cells_per_second": None if rate is None else round(rate, 3),
         "seconds_left": None if rate is None else round(missing / rate, 3),
-        "driver": None if driver is None else str(driver),
+        "driver": " and ".join(map(str, drivers)) or None,
         "computed_on": origins,
-        "errors": {str(task): error for task, error in failed.items()},
+        "errors": {str(task): str(fault) for task, fault in failed.items()},
     }
 
 
@@ -62,13 +61,9 @@ def _cells(header: disk.Header, task: int) -> int:
     return int((header.places[task] >= 0).sum()) if task < header.chunks else 0
 
 
-def _failed(header: disk.Header, done: dict[int, Receipt]) -> dict[int, str]:
-    found = (files.read_json(file) for file in sorted(header.failed.glob("*.json")))
-    return {
-        entry["task"]: str(entry["error"])
-        for entry in found
-        if isinstance(entry, dict) and {"task", "error"} <= set(entry) and entry["task"] not in done
-    }
+def _given_out(header: disk.Header, shard: str) -> list[int]:
+    now = files.read_json(header.now(shard))
+    return now["tasks"] if isinstance(now, dict) else []
 
 
 def _rate(done: list[Receipt]) -> float | None:
@@ -78,6 +73,7 @@ def _rate(done: list[Receipt]) -> float | None:
         return None
     ends = [datetime.fromisoformat(receipt.finished) for receipt in last]
     passed = (ends[-1] - ends[0]).total_seconds() + last[0].seconds
-    # between two runs nobody worked; one process cannot have worked longer than its tasks took
+    # between two runs nobody worked; one process cannot have worked longer than its tasks took, and several have
+    # worked side by side
     seconds = min(passed, float(np.sum([receipt.seconds for receipt in last])))
     return sum(receipt.cells for receipt in last) / max(seconds, 1e-3)

@@ -40,7 +40,7 @@ def _plan(spec: specs.Spec) -> dict[str, Any]:
     with spec.naming():
         check_memory(grid, memory, stored=True)
         used = jax.devices()
-        parts = make_plan(grid, len(used), Limits(declaration.chunk_cells(grid), memory))
+        parts = make_plan(grid, len(used), Limits(declaration.chunk_cells(grid, len(used)), memory))
     programs = []
     for part in parts:
         layout, slices = part.program.layout, len(part.segments.begin)

@@ -42,7 +42,7 @@ class Receipt:
 
     def write(self, folder: Path) -> None:
         """Puts it into the folder of receipts, and waits until it is on the disk."""
-        files.write_json(folder / f"{self.task:08d}.json", asdict(self))
+        files.write_json(file(folder, self.task), asdict(self))
 
     def damage(self, store: Path, *, thorough: bool) -> str:
         """What is wrong with its files, in words; empty if nothing is.
@@ -58,6 +58,16 @@ class Receipt:
         return ""
 
 
+def file(folder: Path, task: int) -> Path:
+    """The file of a task's receipt."""
+    return folder / f"{task:08d}.json"
+
+
+def find(folder: Path, task: int) -> Receipt | None:
+    """The receipt of one task, if there is one that can be read."""
+    return _parsed(files.read_json(file(folder, task)))
+
+
 def read(folder: Path) -> dict[int, Receipt]:
     """The receipts in a folder by task; one that cannot be read counts as none."""
     found = (_parsed(files.read_json(path)) for path in sorted(folder.glob("*.json")))
@@ -67,7 +77,7 @@ def read(folder: Path) -> dict[int, Receipt]:
 def remove(folder: Path, tasks: Iterable[int]) -> None:
     """Takes receipts away, so that their tasks are computed again."""
     for task in tasks:
-        (folder / f"{task:08d}.json").unlink(missing_ok=True)
+        file(folder, task).unlink(missing_ok=True)
     files.sync(folder)
 
 

@@ -40,12 +40,18 @@ class Session:
       header: Of the store.
       grid: Of the store's spec.
       memory: Bytes that a call may take.
+      count: How many devices of the process to use; None for all.
     """
 
-    def __init__(self, header: Header, grid: Grid, memory: int):
-        self.header, self.grid, self.memory = header, grid, memory
-        self.devices, self.clock = jax.devices(), Clock()
+    def __init__(self, header: Header, grid: Grid, memory: int, count: int | None = None):
+        self.header, self.grid, self.memory, self.count = header, grid, memory, count
+        self.clock = Clock()
         self._part: tuple[int, Part, Work] | None = None
+
+    @cached_property
+    def devices(self) -> list[jax.Device]:
+        """Where it trains."""
+        return devices.used(self.count)
 
     def run(self, number: int, advanced: Callable[[float], object] = lambda share: None) -> Receipt:
         """Trains a task, writes its chunk and then its receipt.
@@ -112,21 +118,22 @@ class Session:
 
 
 @lru_cache(maxsize=1)
-def _session(path: Path, declaration: int, memory: int) -> Session:
+def _session(path: Path, declaration: int, memory: int, count: int | None) -> Session:
     header = disk.read_header(path)
-    return Session(header, stored_grid(header), memory)
+    return Session(header, stored_grid(header), memory, count)
 
 
-def run_task(path: Path, number: int, memory: int) -> Receipt:
+def run_task(path: Path, number: int, memory: int, count: int | None = None) -> Receipt:
     """Trains one task of a store whose driver has made it, in whatever process this is.
 
     Args:
       path: The store.
       number: Of the task.
       memory: Bytes that a call may take.
+      count: How many devices of the process to use; None for all.
 
     Returns:
       The receipt, which is also in the store.
     """
     devices.use_compile_cache()
-    return _session(path, disk.read_header(path).declaration, memory).run(number)
+    return _session(path, disk.read_header(path).declaration, memory, count).run(number)

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import platform
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -64,7 +65,7 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
 
 def beside(path: Path) -> Path:
     """Where this process makes what is to be put at ``path``; `remove_stale` removes what it could not finish."""
-    return path.with_name(f".{path.name}.{os.getpid()}{files.PARTIAL}")
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{files.PARTIAL}")
 
 
 def remove_stale(path: Path) -> None:

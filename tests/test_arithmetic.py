@@ -371,7 +371,7 @@ WRONG = {
     ),
     "sft_examples": ({"cold_start": True, "sft_examples": 31}, "sft_examples is 31; it must be at most 30"),
     "sft_epochs": (
-        {"train_problems": 300, "sft_examples": 300, "sft_epochs": 2**16},
+        {"cold_start": True, "train_problems": 300, "sft_examples": 300, "sft_epochs": 2**16},
         "sft_examples is 300 and sft_epochs 65536; their product must be at most 10000000",
     ),
     "train_problems": ({"train_problems": [1, 2]}, r"train_problems is \[1, 2\]; it must be a number of problems"),
@@ -408,7 +408,12 @@ def good_draws():
         ({"problem": np.array([[0, 1, 1], [3, 4, 5]])}, "problem repeats a problem within a step"),
         ({"problem": np.array([[0, 1, 99], [3, 4, 5]])}, "problem must be whole numbers from 0 to 29"),
         ({"u_call": np.zeros((2, 3, 4, 7))}, r"u_call has shape|u_fail has shape"),
-        ({"u_own": np.full((2, 3, 4, 8), 1.5)}, "u_own must be numbers from 0 to 1"),
+        ({"u_own": np.full((2, 3, 4, 8), 1.5)}, r"u_own must lie in \[0, 1\)"),
+        ({"u_call": np.full((2, 3, 4, 8), 1.0)}, r"u_call must lie in \[0, 1\)"),
+        ({"u_call": np.full((2, 3, 4, 8), np.nan)}, r"u_call is missing at \(0, 0, 0, 0\), where a rollout reads it"),
+        ({"u_fail": np.full((2, 3, 4, 8), np.nan)}, r"u_fail is missing at \(.*\), where a rollout reads it"),
+        ({"u_own": np.full((2, 3, 4, 8), np.nan)}, r"u_own is missing at \(.*\), where a rollout reads it"),
+        ({"offset": np.full((2, 3, 4, 8), -1)}, r"offset is missing at \(.*\), where a rollout reads it"),
         ({"offset": np.full((2, 3, 4, 8), 4)}, "offset must be whole numbers from -1 to 3"),
         ({"u_call": "many"}, "u_call is 'many'"),
     ],
@@ -422,7 +427,7 @@ def test_arguments_of_replays_are_checked():
     problems, drawn = make_problems(30, 0), good_draws()
     with pytest.raises(InvalidInput, match="draws must map problem, u_call, u_fail, u_own, offset to arrays"):
         arithmetic.replay(problems, {"problem": drawn["problem"]}, method="rloo")
-    with pytest.raises(InvalidInput, match="problems is 3; it must be Problems"):
+    with pytest.raises(InvalidInput, match="problems is of type int; it must be Problems"):
         arithmetic.replay(3, drawn, method="rloo")
     with pytest.raises(InvalidInput, match=r"theta0 has shape \(3,\); it must be a finite number or 12 of them"):
         arithmetic.replay(problems, drawn, method="rloo", theta0=[1, 2, 3])
@@ -430,5 +435,50 @@ def test_arguments_of_replays_are_checked():
         arithmetic.replay(problems, drawn, method="rloo", group_size=4)
     with pytest.raises(InvalidInput, match="u_own has 8 places; the problems have up to 9 steps"):
         arithmetic.replay(make_problems(30, 0, 9, 9), drawn, method="rloo")
+    with pytest.raises(InvalidInput, match="seed has no effect on given draws"):
+        arithmetic.replay(problems, drawn, method="rloo", seed=3)
     with pytest.raises(InvalidInput, match="draws must map u_own, offset to arrays"):
         arithmetic.replay_sft(problems, {})
+    with pytest.raises(InvalidInput, match=r"u_own has shape \(0, 5, 8\); it must be at least one epoch"):
+        arithmetic.replay_sft(problems, {"u_own": np.zeros((0, 5, 8)), "offset": np.zeros((0, 5, 8))})
+    with pytest.raises(InvalidInput, match=r"u_own is missing at \(.*\), where a rollout reads it"):
+        arithmetic.replay_sft(problems, {"u_own": np.full((1, 5, 8), np.nan), "offset": np.zeros((1, 5, 8))})
+
+
+OWN = {"train_problems": make_problems(30, 0), "test_problems": make_problems(20, 1)}
+
+
+@pytest.mark.parametrize(
+    ("axes", "fixed", "sentence"),
+    [
+        ({"task_seed": [0, 1]}, OWN, "task_seed is given beside train_problems and test_problems of one's own"),
+        ({}, {**OWN, "min_steps": 2}, "min_steps is given beside train_problems and test_problems of one's own"),
+        ({}, {**OWN, "train_seed": 1}, "train_seed is given beside train_problems of one's own"),
+        ({"test_seed": [1, 2]}, {"test_problems": OWN["test_problems"]}, "test_seed is given beside test_problems"),
+    ],
+)
+def test_what_a_set_of_ones_own_leaves_without_effect_is_refused(axes, fixed, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        rj.sweep("tool_use", axes, method="rloo", **{**SMALL, **fixed})
+
+
+def test_a_cold_start_that_diverges_is_flagged_and_undone():
+    run = arithmetic.train(
+        **SMALL | {"steps": 0, "eval_every": None}, method="rloo", cold_start=True, sft_examples=20, sft_lr=1e38
+    )
+    assert run["diverged_step"] == 0
+    np.testing.assert_allclose(run["call_prob"], 0.05, rtol=1e-6)
+    trained = arithmetic.train(**SMALL, method="rloo", cold_start=True, sft_examples=20, sft_lr=1e38)
+    assert trained["diverged_step"] == 0
+    np.testing.assert_array_equal(trained["call_prob"], np.broadcast_to(run["call_prob"][0], (3, 12)))
+
+
+def test_a_huge_cost_is_normalised_like_a_large_one():
+    """grpo divides by the spread of the rewards, which in float32 has no square beyond 1e19."""
+    options = {**SMALL, "group_size": 4, "initial_call_prob": 0.5}
+    out = rj.sweep("tool_use", {"call_cost": [1e6, 1e18, 1e25]}, method="grpo", **options)
+    assert (out["diverged_step"] == -1).all()
+    for cost in (1e18, 1e25):
+        np.testing.assert_allclose(
+            out["call_prob"].sel({"call_cost": cost}), out["call_prob"].sel({"call_cost": 1e6}), atol=1e-4
+        )

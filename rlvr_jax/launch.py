@@ -1,0 +1,68 @@
+"""Processes that a launcher has started together (`jax.distributed`), as the shards of one run.
+
+Each trains its own tasks on its own devices and writes its own chunks; nothing is computed across processes. The first
+one declares the store before the others look at it, so that this also works on file systems whose locks are not shared,
+and it speaks for all in the end. If one dies, JAX ends the others: start them again, and they go on.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from rlvr_jax.shards import Shard
+from rlvr_jax.types import InvalidInput
+
+
+def join(text: str) -> Shard:
+    """Joins the processes that were started together; before JAX is used for anything else.
+
+    Args:
+      text: "auto" where Slurm, Open MPI or a TPU pod says who they are, or ``ADDRESS:PORT,PROCESSES,NUMBER`` with the
+        address of the process number 0, where JAX opens that port.
+
+    Returns:
+      What this process does.
+
+    Raises:
+      InvalidInput: If that cannot be meant, or the others are not found.
+    """
+    found = re.fullmatch(r"([^\s,]+:\d{1,5}),(\d{1,6}),(\d{1,6})", text)
+    if text != "auto" and (not found or not int(found[3]) < int(found[2])):
+        raise InvalidInput(
+            f"distributed is {text!r}; it must be auto, or ADDRESS:PORT,PROCESSES,NUMBER with NUMBER from 0, such as "
+            "10.0.0.1:8476,2,0"
+        )
+    try:
+        if found:
+            jax.distributed.initialize(found[1], int(found[2]), int(found[3]))
+        else:
+            jax.distributed.initialize()
+    except (ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInput(f"distributed is {text!r}, and the processes did not find each other: {reason}") from None
+    return Shard(jax.process_index() + 1, jax.process_count(), meet)
+
+
+def meet(moment: str) -> None:
+    """Waits until all processes have come to the moment of that name."""
+    from jax.experimental import multihost_utils
+
+    with _spoken_to_stderr():
+        multihost_utils.sync_global_devices(moment)
+
+
+@contextmanager
+def _spoken_to_stderr() -> Iterator[None]:
+    """Leaves stdout to the results: what connects the processes speaks there, past Python."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
