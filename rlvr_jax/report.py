@@ -5,6 +5,7 @@ Text and numbers are in the page itself, figures as SVG, and nothing is loaded f
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -24,6 +25,9 @@ from rlvr_jax.types import InvalidInput
 
 #: Bytes that a page may have, so that it can be mailed.
 MOST_BYTES = 5_000_000
+
+#: Pixels of the page for a point of a figure.
+MAGNIFIED = 2.0
 
 #: Metrics that can be explored, and how they are called.
 METRICS = {
@@ -61,7 +65,7 @@ AXES = {
 #: What the page says beside the tables and the figures.
 HEADINGS = (
     *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance", "study", "metric"),
-    *("Point at the chart to read the values; click a name to hide its curve."),
+    "Point at the chart to read the values; click a name to hide its curve.",
     "Bands are 95 % t-intervals of the mean over seeds.",
 )
 
@@ -131,9 +135,12 @@ def _figure(name: str, paths: Sequence[Path]) -> str:
     by_kind = {path.suffix: path for path in paths}
     facts = json.loads(by_kind[".json"].read_text(encoding="utf-8"))
     said = " ".join(facts[key] for key in ("what", "interval", "diverged", "unfinished") if key in facts)
-    image = base64.b64encode(by_kind[".svg"].read_bytes()).decode()
+    drawing = by_kind[".svg"].read_bytes()
+    (points,) = re.findall(rb'<svg [^>]*?width="([\d.]+)pt"', drawing)
+    image = base64.b64encode(drawing).decode()
     return (
-        f'<figure id="figure-{escape(name)}"><img alt="{escape(said)}" src="data:image/svg+xml;base64,{image}">'
+        f'<figure id="figure-{escape(name)}"><img style="width: {float(points) * MAGNIFIED:.0f}px" alt="{escape(said)}" '
+        f'src="data:image/svg+xml;base64,{image}">'
         f"<figcaption><b>{escape(name)}.</b> {escape(said)}</figcaption></figure>"
     )
 

@@ -245,6 +245,8 @@ def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
     for text in (*report.HEADINGS, *report.METRICS.values(), *report.AXES.values(), "yes", "no"):
         say(text)
     assert say.missing == set()
+    page = (Path(report.__file__).parent / "report.html").read_text()
+    assert set(re.findall(r'say\("(.+?)"\)', page)) <= set(report.HEADINGS)
     assert claims_table.rows[0][0] == "未训练：准确率"
     assert claims_table.rows[1][4] == "不成立"
 
