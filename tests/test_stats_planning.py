@@ -99,7 +99,7 @@ def test_a_collapse_rate_is_known_as_well_as_said(rate: float, within: float, n:
         ({"rate_within": 0.1}, "collapse_rate is None; it must be from 0 to 1"),
         ({"rate_within": 1e-5, "collapse_rate": 0.5}, "more than 100,000 seeds would be needed"),
         ({"coverage": 1.0}, "coverage is 1.0; it must be above 0 and below 1"),
-        ({"coverage": 0.9, "level": 1.0}, "level is 1.0; it must lie between 0 and 1"),
+        ({"coverage": 0.9, "level": 1.0}, "level is 1.0; it must be between 0 and 1"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments: dict[str, float], sentence: str) -> None:

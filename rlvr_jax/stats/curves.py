@@ -8,7 +8,7 @@ from scipy.special import bdtr
 
 from rlvr_jax.stats.bootstrap import Bounds, check_level
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, number, numbers
 
 
 def area_under_curve(
@@ -88,14 +88,15 @@ def time_to_threshold(
         (200.0, inf, 0.667)
     """
     check_level(level)
-    if not np.isfinite(threshold):
-        raise InvalidInput(f"threshold is {threshold!r}; it must be a finite number")
+    threshold = number("threshold", threshold, np.isfinite, "a finite number")
     curves = cells_of(values, step)
     at = _steps(values, step, steps, curves.values.shape[1])
     replicates = over if is_labelled(values) else f"dim_{curves.frame.ndim - 1}"
     if replicates not in curves.frame.dims:
         dims = ", ".join(map(str, curves.frame.dims)) or "none"
         raise InvalidInput(f"over is {over!r}; it must be a dimension of values besides {step}, which has {dims}")
+    if curves.frame.sizes[replicates] == 0:
+        raise InvalidInput(f"values have no {replicates} at all; at least one is needed")
     there = curves.values >= threshold
     time = np.where(there.any(1), at[there.argmax(1)], np.inf)
     time = np.where(np.isfinite(curves.values).any(1), time, np.nan)
@@ -131,6 +132,6 @@ def _steps(values: Values, step: str, steps: Sequence[float] | None, evaluations
     if labelled and step in values.coords:
         given = values[step].values
     at = numbers(given, "steps", "rising numbers")
-    if at.shape != (evaluations,) or not (np.diff(at) > 0).all():
-        raise InvalidInput(f"steps is {steps!r}; it must be {evaluations} rising numbers, one for each evaluation")
+    if at.shape != (evaluations,) or not np.isfinite(at).all() or not (np.diff(at) > 0).all():
+        raise InvalidInput(f"steps is {given!r}; it must be {evaluations} rising numbers, one for each evaluation")
     return at
