@@ -34,7 +34,7 @@ def variance_components(
     (lognormal, σ = 0.8) with .81 at 5 levels and .61 at 16.
 
     Args:
-        values: labelled values, of which a plain array is none, with all dimensions of ``over``, at least two values along each.
+        values: labelled values, not a plain array, with all dimensions of ``over``, at least two values along each.
         over: the sources.
         level: of the intervals.
         draws: of the intervals.
