@@ -52,8 +52,8 @@ def main() -> None:
             print(f"{way}: {steady:.0f} cells/s, {total:.1f} s in all")
         one, two, here, both = (found[way][0] for way in WAYS)
         print(
-            f"two workers / one: {two / one:.2f}; one worker / in process: {one / here:.2f}; two workers / in process on "
-            f"two devices: {two / both:.2f}; load {os.getloadavg()[0]:.1f}",
+            f"two workers / one: {two / one:.2f}; one worker / in process: {one / here:.2f}; "
+            f"two workers / in process on two devices: {two / both:.2f}; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 
