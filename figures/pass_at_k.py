@@ -53,11 +53,17 @@ def overtaking(chance: xr.DataArray) -> xr.Dataset:
     return found.assign(places)
 
 
-def facts(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return the caption: pass@k at four k, and where the untrained policy overtakes."""
+@figure_script.once
+def computed(dataset: xr.Dataset) -> tuple[xr.Dataset, dict[str, xr.DataArray], dict[str, xr.Dataset]]:
+    """Return what is drawn: the prepared results, ``curves``, and ``overtaking`` of each."""
     dataset = figure_script.prepare(dataset, NEEDS)
     found = curves(dataset)
-    crossed = {name: overtaking(chance) for name, chance in found.items()}
+    return dataset, found, {name: overtaking(chance) for name, chance in found.items()}
+
+
+def facts(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the caption: pass@k at four k, and where the untrained policy overtakes."""
+    dataset, found, crossed = computed(dataset)
     met = [places for places in crossed.values() if np.isfinite(places["at"]).any()]
     what = "Chance that at least one of k samples is correct, by training step, averaged over all prompts"
     what += " and over those that were hardest before training." if len(found) > 1 else "."
@@ -77,8 +83,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     """Draw pass@k against k by step, a column for each method, a row of panels for each set of prompts."""
-    dataset = figure_script.prepare(dataset, NEEDS)
-    found = curves(dataset)
+    dataset, found, crossed = computed(dataset)
     steps = dataset["step"].values.tolist()
     methods = plots.method_looks(dataset["method"].values.tolist())
     across = plots.columns(venue, len(methods), narrowest=1.05)
@@ -87,9 +92,8 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         figure = plots.new_figure(venue, height=sum(heights))
         for i, (part, (name, chance)) in enumerate(zip(plots.stacked(figure, heights), found.items(), strict=True)):
             panels = plots.panels(part, len(methods), across)
-            crossed = overtaking(chance)
             for axes, (method, look) in zip(panels, methods.items(), strict=True):
-                _draw_panel(axes, chance.sel({"method": method}), crossed.sel({"method": method}), steps)
+                _draw_panel(axes, chance.sel({"method": method}), crossed[name].sel({"method": method}), steps)
                 axes.set_title(look.label)
             for axes in panels[::across]:
                 axes.set_ylabel(f"pass@$k$,\n{name}")

@@ -20,20 +20,22 @@ STARTS = {None: "", False: "without a cold start", True: "after a cold start"}
 GIVEN_UP = 0.5  # calls per problem below which a method has given up calling
 
 
-def giving_up(dataset: xr.Dataset) -> xr.Dataset:
-    """Return the cost from which on a method makes less than half a call per problem; see ``crossings.descent``."""
-    return crossings.descent(dataset["calls"].isel(step=-1) - GIVEN_UP, "call_cost")
+@figure_script.once
+def computed(dataset: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset, dict[str, xr.Dataset]]:
+    """Return what is drawn: prepared results; the cost from which on a method makes less than half a call; means."""
+    dataset = figure_script.prepare(dataset, NEEDS).sortby("call_cost")
+    final = dataset.isel(step=-1)
+    found = crossings.descent(final["calls"] - GIVEN_UP, "call_cost")
+    return dataset, found, {name: printed_mean(final[name]) for name in MAPS}
 
 
 def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: the cost at which each method gives up, and both maps."""
-    dataset = figure_script.prepare(dataset, NEEDS).sortby("call_cost")
-    final = dataset.isel(step=-1)
-    found = giving_up(dataset)
-    widest = {name: float(printed_mean(final[name])["half_width"].max()) for name in MAPS}
+    dataset, found, means = computed(dataset)
+    widest = {name: float(mean["half_width"].max()) for name, mean in means.items()}
     what = (
-        f"Accuracy and calls after {int(final['step'])} training steps, by method and cost of a call. A diamond is "
-        f"the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
+        f"Accuracy and calls after {int(dataset['step'][-1])} training steps, by method and cost of a call. A diamond "
+        f"is the cost at which a method gives up calling: the first at which its mean calls fall below {GIVEN_UP:g} "
         f"per problem, on straight lines between the costs that were run.{crossings.about_interval(found)}"
     )
     if np.isposinf(found["at"]).any():
@@ -47,18 +49,17 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         )
     numbers = {
         "giving_up_cost": captions.places(found),
-        **{f"final_{name}": captions.records(printed_mean(final[name])) for name in MAPS},
+        **{f"final_{name}": captions.records(mean) for name, mean in means.items()},
     }
     return captions.caption(dataset, what, numbers)
 
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     """Draw a row of maps for accuracy and one for calls, a column for each start."""
-    dataset = figure_script.prepare(dataset, NEEDS).sortby("call_cost")
+    dataset, found, means = computed(dataset)
     methods = dataset["method"].values.tolist()
     labels = [look.label for look in plots.method_looks(methods).values()]
     starts = figure_script.panel_values(dataset["calls"], "cold_start")
-    found = giving_up(dataset)
     beside = plots.columns(venue, len(starts), narrowest=2.2) == len(starts)
     shape = (len(MAPS), len(starts)) if beside else (len(MAPS) * len(starts), 1)
     with plots.style():
@@ -67,7 +68,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
         for row, (name, label) in enumerate(MAPS.items()):
             panels = grid[row] if beside else grid[row * len(starts) : (row + 1) * len(starts), 0]
-            values = printed_mean(dataset[name].isel(step=-1))["estimate"]
+            values = means[name]["estimate"]
             for axes, (start, _) in zip(panels, starts, strict=True):
                 here = {} if start is None else {"cold_start": start}
                 shades = charts.map_by_method(axes, "call_cost", values.sel(here), values.min(), values.max())

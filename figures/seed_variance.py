@@ -61,20 +61,27 @@ def coverage(final: xr.DataArray, method: Any) -> xr.Dataset:
     return stats.interval_coverage(final, SIZES, method=method, trials=TRIALS, resamples=RESAMPLES)
 
 
+@figure_script.once
+def computed(dataset: xr.Dataset) -> tuple[xr.DataArray, list[dict[str, Any]], dict[str, xr.Dataset]]:
+    """Return what is drawn: final accuracy, ``seeds_for_difference``, and ``coverage`` by interval."""
+    final = figure_script.prepare(dataset, NEEDS)["accuracy"].isel(step=-1).load()
+    return final, seeds_for_difference(final), {method: coverage(final, method) for method in INTERVALS}
+
+
 def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: the distribution of each method, coverage by size, seeds needed."""
-    final = figure_script.prepare(dataset, NEEDS)["accuracy"].isel(step=-1).load()
+    final, differences, covered = computed(dataset)
     held = {
         method: {
             str(n): {str(m): round(v, 4) for m, v in zip(final["method"].values, row, strict=True)}
-            for n, row in zip(SIZES, coverage(final, method)["estimate"].values.T, strict=True)
+            for n, row in zip(SIZES, found["estimate"].values.T, strict=True)
         }
-        for method in INTERVALS
+        for method, found in covered.items()
     }
     numbers = {
         "final_accuracy": captions.records(printed_mean(final)),
         "coverage_of_95_percent_intervals": held,
-        f"seeds_for_a_difference_of_{DIFFERENCE:g}": seeds_for_difference(final),
+        f"seeds_for_a_difference_of_{DIFFERENCE:g}": differences,
     }
     what = (
         f"Accuracy after {int(final['step'])} training steps. (a) Share of the seeds at or below a value. (b) Seeds of "
@@ -90,7 +97,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     """Draw ECDFs, seeds needed, coverage and width."""
-    final = figure_script.prepare(dataset, NEEDS)["accuracy"].isel(step=-1).load()
+    final, differences, covered = computed(dataset)
     looks = plots.method_looks(final["method"].values.tolist())
     across = plots.columns(venue, 2, narrowest=2.6)
     heights = {2: 4.6, 1: 8.2}
@@ -98,8 +105,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         figure = plots.new_figure(venue, height=heights[across])
         parts = figure.subfigures(4 // across, across, squeeze=False).ravel()
         _draw_ecdf(parts[0], final, looks)
-        _draw_seeds(parts[1], seeds_for_difference(final))
-        covered = {method: coverage(final, method) for method in INTERVALS}
+        _draw_seeds(parts[1], differences)
         _draw_coverage(parts[2], covered)
         _draw_width(parts[3], covered["t"]["width"], looks)
         plots.legend_above(figure, parts[3].axes[0])

@@ -104,7 +104,10 @@ def grpo(group: Group, parameters: Parameters) -> Advantage:
     with probability p. Parameter ``eps`` >= 0; a group whose rewards are all equal gives 0, with eps = 0 too.
     """
     centred = group.centred()
-    spread = jnp.sqrt(group.mean(pin(centred * centred)))
+    # in units of the largest: squares of rewards beyond 1e19, or below 1e-19, have no place in float32
+    unit = largest(jnp.where(group.weight > 0, jnp.abs(centred), 0))
+    ratio = centred * (1 / jnp.where(unit > jnp.finfo(unit.dtype).tiny, unit, 1))
+    spread = unit * jnp.sqrt(group.mean(pin(ratio * ratio)))
     scale = spread + parameters["eps"]
     return centred * (1 / jnp.where(scale > 0, scale, 1)), group.state
 

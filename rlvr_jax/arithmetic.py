@@ -112,6 +112,7 @@ def replay(problems: Problems, draws: Mapping[str, Any], **options: Any) -> dict
     grid = single.one_cell(
         WORLD,
         options,
+        idle=_IDLE,
         train_problems=problems,
         test_problems=problems,
         steps=steps,
@@ -129,17 +130,16 @@ def replay(problems: Problems, draws: Mapping[str, Any], **options: Any) -> dict
         one = jax.tree.map(lambda x: x[0], inputs)
         uniforms = np.stack([drawn[name] for name in DRAWN], 1).transpose(0, 4, 1, 3, 2)  # [T, S, 3, G, B]
         slip = drawn["offset"].astype(np.int32).transpose(0, 3, 2, 1)
-        drawn = Drawn(drawn["problem"].astype(np.int32)[..., None], uniforms[..., None], slip[..., None])
-        theta, done, diverged = jax.tree.map(np.asarray, _replayed(program, one, shared, drawn, theta0, np.bool_(True)))
+        read = Drawn(drawn["problem"].astype(np.int32)[..., None], uniforms[..., None], slip[..., None])
+        theta, done, diverged = jax.tree.map(np.asarray, _replayed(program, one, shared, read, theta0, np.bool_(True)))
     rollouts, worth = done
     words = rollouts.words[..., 0].transpose(0, 3, 2, 1)  # [T, B, G, S]
-    ended = chain.difficulty(words) == chain.ENDED
-    op = problems.op[drawn.problem[..., 0]].astype(np.int64)
-    op = np.pad(op, ((0, 0), (0, 0), (0, places)))[:, :, None, :places]
+    call, context = _decisions(problems, drawn["problem"].astype(np.int64)[:, :, None], words)
+    _check_read(drawn, call, context, shared["model"].bug[0], float(grid.fixed["tool_fail"]))
     return {
         "theta": theta[..., 0],
-        "call": np.where(ended, -1, chain.called(words)),
-        "context": np.where(ended, -1, chain.DIFFICULTIES * op + chain.difficulty(words)),
+        "call": call,
+        "context": context,
         "final_x": chain.value(words[..., -1]),
         **{
             name: values[..., 0].transpose(0, 2, 1)
@@ -174,6 +174,10 @@ def replay_sft(
     """
     drawn = _checked(problems, draws, {name: _SHAPES[name][1:] for name in ("u_own", "offset")})
     epochs, examples, places = drawn["u_own"].shape
+    if epochs == 0 or examples > len(problems):
+        raise InvalidInput(
+            f"u_own has shape {drawn['u_own'].shape}; it must be at least one epoch of at most {len(problems)} examples"
+        )
     if places < problems.length[:examples].max():
         raise InvalidInput(
             f"u_own has {places} places; the examples have up to {problems.length[:examples].max()} steps"
@@ -181,6 +185,7 @@ def replay_sft(
     grid = single.one_cell(
         WORLD,
         options,
+        idle=(*_IDLE, "call_cost", "tool_fail", "lr", "eps", "baseline_rate", "group_size"),
         method="none",
         train_problems=problems,
         test_problems=problems,
@@ -202,9 +207,18 @@ def replay_sft(
     with jax.enable_x64(True):
         one = jax.tree.map(lambda x: x[0], inputs)
         given = None if theta0 is None else _logits(theta0)
-        theta = _taught(program, one, shared, uniforms, slip.astype(np.int32), given, np.bool_(True))
+        theta, words = _taught(program, one, shared, uniforms, slip.astype(np.int32), given, np.bool_(True))
+    words = np.asarray(words)[:places, ..., 0].transpose(1, 2, 0)  # [E, n, S]
+    call, context = _decisions(problems, np.arange(examples)[None], words)
+    _check_read(drawn | {"u_fail": np.ones(words.shape)}, call, context, shared["model"].bug[0], 0.0)
     return {"theta": np.asarray(theta)[..., 0]}
 
+
+#: What only a program that draws by itself, evaluates or imitates reads.
+_IDLE = (
+    *("seed", "task_seed", "train_seed", "test_seed", "prompt_seed", "answer_seed", "min_steps", "cold_start"),
+    *("sft_examples", "sft_epochs", "sft_lr", "eval_repeats", "eval_every", "eval_steps", "keep"),
+)
 
 #: The axes of given draws.
 _SHAPES = {"problem": "TB", "u_call": "TBGS", "u_fail": "TBGS", "u_own": "TBGS", "offset": "TBGS"}
@@ -229,15 +243,37 @@ def _replayed(program: Program, inputs: Any, shared: Any, drawn: Drawn, theta0: 
 
 
 @partial(jax.jit, static_argnums=0)
-def _taught(program: Program, inputs: Any, shared: Any, uniforms: Array, slip: Array, theta0: Any, go: Array) -> Array:
-    """Theta before the first epoch and after each, ``[E + 1, K, L]``."""
+def _taught(program: Program, inputs: Any, shared: Any, uniforms: Array, slip: Array, theta0: Any, go: Array) -> Any:
+    """Theta before the first epoch and after each, ``[E + 1, K, L]``, and the words of the chains ``[S, E, n, 1]``."""
     context, stage = program.context(inputs, shared), Stage(go)
     theta = stage(initial, context.numbers["initial_call_prob"][None, None])
     if theta0 is not None:
         theta = jnp.broadcast_to(theta0[None, :, None], theta.shape)
     batch = program.examples_of(context)
-    counts = program.layout.spread(program.imitated(batch, uniforms, slip, context, stage))
-    return jnp.concatenate([theta, taught(theta, counts, context.numbers["sft_lr"][None, None], stage)[:, 0]])
+    counts, words = program.imitated(batch, uniforms, slip, context, stage)
+    after = taught(theta, program.layout.spread(counts), context.numbers["sft_lr"][None, None], stage)
+    return jnp.concatenate([theta, after[:, 0]]), words
+
+
+def _decisions(problems: Problems, problem: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each step called and in which context, ``[..., S]`` like ``words``; -1 after the end of a chain."""
+    hard, places = chain.difficulty(words), words.shape[-1]
+    op = np.pad(problems.op.astype(np.int64), ((0, 0), (0, places)))[problem][..., :places]
+    ended = hard == chain.ENDED
+    return np.where(ended, -1, chain.called(words)), np.where(ended, -1, chain.DIFFICULTIES * op + hard)
+
+
+def _check_read(
+    drawn: Mapping[str, np.ndarray], call: np.ndarray, context: np.ndarray, bug: np.ndarray, tool_fail: float
+) -> None:
+    """Refuses draws that are missing where a rollout reads them; ``bug`` is ``[S, K]``."""
+    alone = (call == 0) | ((call == 1) & (drawn["u_fail"] < tool_fail))
+    careless = alone & (drawn["u_own"] >= bug[np.arange(call.shape[-1]), context])
+    for name, needed in (("u_call", call >= 0), ("u_fail", call == 1), ("u_own", alone), ("offset", careless)):
+        if name in drawn:
+            missing = np.argwhere(needed & (np.isnan(drawn[name]) | (drawn[name] < 0)))
+            if len(missing):
+                raise InvalidInput(f"{name} is missing at {tuple(missing[0].tolist())}, where a rollout reads it")
 
 
 def _logits(given: Any) -> np.ndarray:
@@ -249,9 +285,10 @@ def _logits(given: Any) -> np.ndarray:
 
 
 def _checked(problems: Any, draws: Any, shapes: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """The draws as arrays, 0 where they are missing; or a sentence that says what they must be."""
+    """The draws as arrays, NaN or -1 where they are missing; or a sentence that says what they must be."""
     if not isinstance(problems, Problems):
-        raise InvalidInput(f"problems is {problems!r}; it must be Problems, as make_problems gives")
+        kind = type(problems).__name__
+        raise InvalidInput(f"problems is of type {kind}; it must be Problems, as make_problems gives")
     if not isinstance(draws, Mapping) or not set(shapes) <= set(draws):
         raise InvalidInput(f"draws must map {', '.join(shapes)} to arrays")
     sizes: dict[str, int] = {}
@@ -266,12 +303,10 @@ def _checked(problems: Any, draws: Any, shapes: Mapping[str, str]) -> dict[str, 
             least, most, array = -1, len(chain.SLIPS) - 1, np.nan_to_num(array, nan=-1)
         elif name == "problem":
             least, most = 0, len(problems) - 1
-        else:
-            least, most, array = 0, 1, np.nan_to_num(array)
-        whole = name in ("offset", "problem")
-        if not np.all((array >= least) & (array <= most)) or (whole and np.any(array != np.round(array))):
-            kind = "whole numbers" if whole else "numbers"
-            raise InvalidInput(f"{name} must be {kind} from {least} to {most}")
+        elif not np.all(np.isnan(array) | ((array >= 0) & (array < 1))):
+            raise InvalidInput(f"{name} must lie in [0, 1)")
+        if name in ("offset", "problem") and not np.isin(array, range(least, most + 1)).all():
+            raise InvalidInput(f"{name} must be whole numbers from {least} to {most}")
         checked[name] = array
     if "problem" in checked and np.any(np.diff(np.sort(checked["problem"], 1), axis=1) == 0):
         raise InvalidInput("problem repeats a problem within a step; the problems of a step must differ")

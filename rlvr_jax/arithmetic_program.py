@@ -92,7 +92,8 @@ class State:
       push_equal: ``[L]``, sum of the push on calling of those groups.
       push_mixed: ``[L]``, the same of the other groups.
       since: int32 scalar, steps since the last evaluation.
-      diverged: int32 ``[L]``, the step at which a lane went non-finite and was frozen; -1 for none.
+      diverged: int32 ``[L]``, the step at which a lane went non-finite and was frozen, 0 for the cold start; -1 for
+        none.
     """
 
     theta: Array
@@ -188,8 +189,11 @@ class Program:
         """The state before the first step of reinforcement learning, after the cold start where there is one."""
         layout, dtype = self.layout, context.model.correct.dtype
         theta = stage(initial, context.numbers["initial_call_prob"][None, None])
+        broken = jnp.zeros(layout.width, bool)
         if self.examples:
-            theta = jnp.where(context.numbers["cold_start"], self._cold_start(theta, context, stage), theta)
+            after = self._cold_start(theta, context, stage)
+            broken = context.numbers["cold_start"] & jnp.any(overflows(after), (0, 1))
+            theta = jnp.where(context.numbers["cold_start"] & ~broken, after, theta)
         zeros, none = jnp.zeros(layout.width, dtype), jnp.zeros(layout.width, jnp.int32)
         return State(
             theta=theta,
@@ -203,7 +207,7 @@ class Program:
             push_equal=zeros,
             push_mixed=zeros,
             since=jnp.int32(0),
-            diverged=none - 1,
+            diverged=jnp.where(broken, 0, -1),
         )
 
     def draw(self, context: Context, steps: Array, stage: Stage) -> Drawn:
@@ -343,7 +347,7 @@ class Program:
         numbers: dict[str, Array],
     ) -> Advantage:
         dtype = numbers["call_cost"].dtype
-        # equal outcomes and calls are equal floats: ties are found by equality
+        # equal outcomes and calls are equal floats: ties are found by equality, and without a cost calls do not count
         reward = correct.astype(dtype) - pin(numbers["call_cost"] * calls.astype(dtype))
         sample = jnp.arange(self.group)[:, None, None]
         present = sample < numbers["group_size"] if self.group_masked else sample >= 0
@@ -376,7 +380,7 @@ class Program:
         def shown(first: Array) -> Array:
             epochs = first + jnp.arange(together)
             uniforms, slip = self.drawn(context, draws.Stream.SFT, _ONCE, epochs, problem, stage)
-            return self.imitated(batch, uniforms[0], slip[0], context, stage)
+            return self.imitated(batch, uniforms[0], slip[0], context, stage)[0]
 
         counts = lax.map(shown, together * jnp.arange(chunks))
         counts = counts.reshape((chunks * together, *counts.shape[2:]))[: self.epochs]
@@ -386,8 +390,10 @@ class Program:
         """The problems that the expert shows, ``[B, W, ...]``."""
         return jax.tree.map(lambda x: jnp.moveaxis(x[:, : self.examples], 0, 1), context.train)
 
-    def imitated(self, batch: Table, uniforms: Array, slip: Array, context: Context, stage: Stage) -> Array:
-        """How often the expert's chains met each context in each epoch, int32 ``[E, K, W]``.
+    def imitated(
+        self, batch: Table, uniforms: Array, slip: Array, context: Context, stage: Stage
+    ) -> tuple[Array, Array]:
+        """How often the expert's chains met each context in each epoch, int32 ``[E, K, W]``, and their words.
 
         The expert calls exactly on two-digit multiplications, and the call always works.
 
@@ -401,7 +407,7 @@ class Program:
         expert = jnp.broadcast_to(_EXPERT.astype(uniforms.dtype), (*_EXPERT.shape[:2], alone.width))
         never = jnp.zeros((1, 1, 1), uniforms.dtype)
         done = roll(alone, batch, expert, uniforms, slip, context.model, never, stage)
-        return stage(met, done.words, done.steps)
+        return stage(met, done.words, done.steps), done.words
 
     def drawn(
         self, context: Context, stream: draws.Stream, steps: Array, samples: Array, slots: Array, stage: Stage

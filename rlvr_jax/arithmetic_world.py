@@ -1,5 +1,6 @@
 """The tool-use world as grids see it: its parameters and metrics, its problems and its model by cell."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,8 @@ METRICS = {
     "zero_frac": Metric("share of training groups with equal rewards since the last evaluation"),
     "zero_frac_total": Metric("share of training groups with equal rewards in the whole training", total=True),
     "equal_outcome_frac": Metric("share of training groups all right or all wrong since the last evaluation"),
-    "push_equal": Metric("mean push on calling a training group, from groups of equal outcome"),
-    "push_mixed": Metric("mean push on calling a training group, from mixed groups"),
+    "push_equal": Metric("push on calling from groups of equal outcome, over all training groups"),
+    "push_mixed": Metric("push on calling from mixed groups, over all training groups"),
     "theta": Metric("logits of calling at the end", ("context",), total=True, kept=False),
 }
 
@@ -112,6 +113,7 @@ def _derive(columns: Columns, grid: Grid) -> Columns:
     columns.setdefault("train_seed", TRAIN_SEED + 2 * columns["task_seed"])
     columns.setdefault("test_seed", TEST_SEED + 2 * columns["task_seed"])
     given = {name: grid.fixed[name] for name in SETS if isinstance(grid.fixed.get(name), Problems)}
+    _refuse_idle(grid, given)
     longest = max((int(problems.length.max()) for problems in given.values()), default=0)
     # no problem is made where both sets are given
     columns.setdefault(
@@ -141,7 +143,7 @@ def _derive(columns: Columns, grid: Grid) -> Columns:
             "sft_examples is {sft_examples}; it must be at most {train_problems}, the training problems",
         ),
         (
-            columns["sft_examples"] * columns["sft_epochs"] > MOST_SHOWN,
+            columns["cold_start"] & (columns["sft_examples"] * columns["sft_epochs"] > MOST_SHOWN),
             "sft_examples is {sft_examples} and sft_epochs {sft_epochs}; their product must be at most {most}",
         ),
     ):
@@ -151,6 +153,17 @@ def _derive(columns: Columns, grid: Grid) -> Columns:
             values["method"] = PARAMETERS["method"].choices[values["method"]]
             raise InvalidInput(sentence.format(**values, least=smallest[bad[0]], longest=longest, most=MOST_SHOWN))
     return columns
+
+
+def _refuse_idle(grid: Grid, given: Mapping[str, Problems]) -> None:
+    """Refuses what would make problems where a set of one's own stands: such cells would only look like replicates."""
+    moving = {name for axis in grid.axes for name in axis.values}
+    idle = {seed: name for name, seed in SETS.items() if name in given}
+    if len(given) == len(SETS):
+        idle |= dict.fromkeys(("task_seed", "min_steps"), " and ".join(SETS))
+    for name, instead in idle.items():
+        if name in moving or grid.fixed.get(name) not in (None, PARAMETERS[name].default):
+            raise InvalidInput(f"{name} is given beside {instead} of one's own, in which nothing is made from it")
 
 
 def _program(layout: Layout, grid: Grid, cells: np.ndarray) -> Program:

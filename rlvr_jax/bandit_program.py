@@ -21,6 +21,9 @@ from rlvr_jax.numerics import RUN, Stage, largest, overflows, pin, run_ends, run
 #: Difficulty levels of the task.
 LEVELS = 4
 
+#: How far below an overflow `_reach` must stay: it is rounded at every step.
+SLACK = 100.0
+
 #: Seeds times steps whose draws are made together, enough to fill vectors and small enough for the cache.
 DRAWS_AT_ONCE = 256
 
@@ -76,7 +79,7 @@ class Context:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["logits", "h", "memory", "tied", "tied_total", "since", "grad_norm", "diverged"],
+    data_fields=["logits", "h", "memory", "tied", "tied_total", "since", "grad_norm", "reach", "diverged"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class State:
       tied_total: int32 ``[L]``, the same since the start.
       since: int32 scalar, steps since the last evaluation.
       grad_norm: ``[L]``, Euclidean norm of the gradient of all parameters at the last step before the evaluation.
+      reach: ``[L]``, a bound of all logits in absolute value, see `_reach`.
       diverged: int32 ``[L]``, the step at which a lane went non-finite and was frozen; -1 for none.
     """
 
@@ -101,6 +105,7 @@ class State:
     tied_total: Array
     since: Array
     grad_norm: Array
+    reach: Array
     diverged: Array
 
 
@@ -128,7 +133,8 @@ class Learned(NamedTuple):
     Attributes:
       terms: Of the gradient of the logits, the arguments of `_gradient`.
       of_h: ``[B, 1, L]``, each slot's part of the gradient of h.
-      size: ``[1, 1, L]``, the largest updated logit in absolute value.
+      size: ``[1, 1, L]``, the largest updated logit in absolute value; 0 where `reach` shows that all are small.
+      reach: ``[1, 1, L]``, a bound of all logits in absolute value, see `_reach`.
       squares: ``[B, 1, L]``, squared norm of each slot's gradient; 0 unless asked for.
       tied: bool ``[B, 1, L]``, groups whose rewards are all equal.
       memory: As in `Slots`, updated.
@@ -138,6 +144,7 @@ class Learned(NamedTuple):
     terms: tuple[Any, ...]
     of_h: Array
     size: Array
+    reach: Array
     squares: Array
     tied: Array
     memory: list[dict[str, Array]]
@@ -226,6 +233,7 @@ class Program:
             tied_total=none,
             since=jnp.int32(0),
             grad_norm=jnp.full_like(zeros, jnp.nan),
+            reach=zeros + largest(largest(jnp.abs(context.ref_logits), 1))[0, 0],
             diverged=none - 1,
         )
 
@@ -296,7 +304,7 @@ class Program:
             else None,
             memory=[{name: layout.gather(table, rows) for name, table in block.items()} for block in state.memory],
         )
-        learned = self._learn(slots, h, hack_reward, numbers, last, stage)
+        learned = self._learn(slots, h, hack_reward, numbers, state, last, stage)
         of_h = stage(total, learned.of_h)  # [1, 1, L]
         updated_h = h + pin(numbers["lr_h"] * of_h)
         broken = (overflows(learned.size) | overflows(updated_h))[0, 0]
@@ -322,6 +330,7 @@ class Program:
             tied_total=state.tied_total + tied,
             since=state.since + 1,
             grad_norm=jnp.where(last, norm[0, 0], state.grad_norm),
+            reach=learned.reach[0, 0],
             diverged=jnp.where((state.diverged < 0) & broken, step, state.diverged),
         )
         return state, learned.drawn_by
@@ -334,7 +343,14 @@ class Program:
         return jnp.where(jnp.arange(self.group)[None, :, None] < numbers["group_size"], spread, -2)
 
     def _learn(
-        self, slots: Slots, h: Array, hack_reward: Array, numbers: dict[str, Array], last: Array, stage: Stage
+        self,
+        slots: Slots,
+        h: Array,
+        hack_reward: Array,
+        numbers: dict[str, Array],
+        state: State,
+        last: Array,
+        stage: Stage,
     ) -> Learned:
         """What the slots of a batch learn; no slot knows of another."""
         highest = stage(lambda x, h: largest(_hacked(x, h), 1), slots.logits, h)
@@ -346,10 +362,13 @@ class Program:
         distance = None if slots.log_ref is None else _kl_gradient(slots, weight, highest, norm, h, stage)
         share = stage(lambda over_group, norm: over_group * (1 / norm), advantage.over_group, norm)
         terms = (above, weight, advantage.by_class, share, slots.active, distance, numbers)
+        reach = stage(_reach, state.reach[None, None], advantage.by_class, advantage.over_group, numbers)
+        far = stage.go if self.kl else jnp.any(overflows(reach * SLACK)[0, 0] & (state.diverged < 0))
         return Learned(
             terms=terms,
             of_h=stage(lambda *terms: _gradient(*terms, answers=slice(1, 2)), *terms),
-            size=stage(lambda *terms: largest(largest(jnp.abs(_updated(*terms)), 1)), slots.logits, *terms),
+            size=stage.when(far, lambda *terms: largest(largest(jnp.abs(_updated(*terms)), 1)), slots.logits, *terms),
+            reach=reach,
             squares=stage.when(last, lambda *terms: total(_squared(_gradient(*terms)), 1), *terms),
             tied=advantage.tied,
             memory=advantage.memory,
@@ -523,6 +542,16 @@ def _gradient(
         return gradient
     penalised = numbers["kl_coef"] > 0 if active is None else (numbers["kl_coef"] > 0) & active
     return jnp.where(penalised, gradient - pin(numbers["kl_coef"] * distance[:, answers]), gradient)
+
+
+def _reach(reach: Array, by_class: Array, over_group: Array, numbers: dict[str, Array]) -> Array:
+    """A bound of all logits in absolute value after the step, ``[1, 1, L]``, where there is no KL penalty.
+
+    An entry of the gradient is at most the whole group's count times the largest advantage, and what the policy's own
+    term adds. While the sum of these bounds is small no logit can overflow, and none needs to be looked at.
+    """
+    size = numbers["group_size"].astype(reach.dtype)
+    return reach + numbers["lr"] * largest(size * largest(jnp.abs(by_class), 1) + jnp.abs(over_group))
 
 
 def _updated(logits: Array, *terms: Any) -> Array:

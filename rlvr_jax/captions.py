@@ -13,6 +13,12 @@ DIFFICULTY = (
     "and 2 is the others for numbers from 1,000 on."
 )
 
+#: Characters that LaTeX reads as something else.
+_LATEX = {
+    **{character: "\\" + character for character in "%&#_{}$"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "×": r"$\times$"},
+}
+
 
 def records(interval: xr.Dataset) -> list[dict[str, Any]]:
     """Turn a ``printed_mean`` into rows: the coordinates of a cell, then its mean, half_width, sd and n.
@@ -88,6 +94,34 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
     if "unfinished" in dataset.attrs:
         facts["unfinished"] = f"Partial results: {dataset.attrs['unfinished']}."
     return {**facts, "spec_sha256": dataset.attrs.get("spec_sha256"), "numbers": dict(numbers)}
+
+
+def latex(facts: Mapping[str, Any], name: str) -> str:
+    """Return a LaTeX figure with its caption: what, over how many runs, which interval, and the hash of the results.
+
+    The figure has the width of its venue's text, so it is placed unscaled.
+
+    Args:
+        facts: what ``caption`` returns.
+        name: file name of the figure, without a suffix.
+
+    Example:
+        >>> print(latex({"what": "Calls at 5 % of the cost."}, "tool_cost").splitlines()[3].strip())
+        \\caption{Calls at 5 \\% of the cost.}
+    """
+    sentences = [str(facts[key]) for key in ("what", "interval", "diverged", "unfinished") if key in facts]
+    if facts.get("spec_sha256"):
+        sentences.append(f"Results {facts['spec_sha256'][:12]}.")
+    said = "".join(_LATEX.get(character, character) for character in " ".join(sentences))
+    lines = [
+        r"\begin{figure}",
+        r"  \centering",
+        rf"  \includegraphics{{{name}.pdf}}",
+        rf"  \caption{{{said}}}",
+        rf"  \label{{fig:{name}}}",
+        r"\end{figure}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _place(table: xr.Dataset, at: Mapping[str, int]) -> dict[str, Any]:

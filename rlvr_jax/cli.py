@@ -9,26 +9,25 @@ import io
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from rlvr_jax import lecture_command, store_commands
 from rlvr_jax import spec as specs
-from rlvr_jax import store_commands
 from rlvr_jax.grid import nearest
 from rlvr_jax.options import Assignments, Count, Flag, Size, SpecName, changed, counted
 from rlvr_jax.plan_command import Plan
 from rlvr_jax.shards import Shard
 from rlvr_jax.stats_command import Stats
+from rlvr_jax.stops import terminated
 from rlvr_jax.types import InvalidInput
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Run:
 
         began = time.perf_counter()
         try:
-            with spec.naming(), _terminated():
+            with spec.naming(), terminated():
                 outcome = driver.run(
                     grid,
                     store,
@@ -268,7 +267,10 @@ class Bench:
         return 0
 
 
-COMMANDS = {"run": Run, "plan": Plan, **store_commands.COMMANDS, "list": List, "stats": Stats, "bench": Bench}
+COMMANDS = {
+    **{"run": Run, "plan": Plan, **store_commands.COMMANDS, "list": List, "stats": Stats, "bench": Bench},
+    **lecture_command.COMMANDS,
+}
 
 ABOUT = "Sweeps of reinforcement learning with verifiable rewards. Example: rlvr-jax run baselines"
 
@@ -367,42 +369,10 @@ def _table(results: "xr.Dataset") -> str:
 
 def _draw(results: "xr.Dataset", out: Path) -> list[Path]:
     """Draws every figure whose needs the results meet; returns the PDF and PNG files."""
-    import importlib.util
+    from rlvr_jax import drawing
 
-    from rlvr_jax import figure_script, plots
-    from rlvr_jax.shipped import folder
-
-    paths = []
-    for file in sorted(folder("figures").glob("*.py")):
-        source = importlib.util.spec_from_file_location(f"rlvr_jax_figure_{file.stem}", file)
-        if source is None or source.loader is None:
-            continue
-        script = importlib.util.module_from_spec(source)
-        source.loader.exec_module(script)
-        try:
-            figure_script.prepare(results, script.NEEDS)
-        except InvalidInput:
-            continue  # another study's figure
-        written = plots.save(script.draw(results), out / file.stem, script.facts(results))
-        paths += [path for path in written if path.suffix != ".json"]
-    return paths
-
-
-@contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """Lets SIGTERM stop what is inside as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    paths = [path for name in drawing.fitting(results) for path in drawing.draw(name, results, out)]
+    return [path for path in paths if path.suffix in (".pdf", ".png")]
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

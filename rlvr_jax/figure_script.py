@@ -12,20 +12,36 @@ how many values a figure can tell apart. Along the dimensions named by ``many``,
 
 import argparse
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import xarray as xr
 
-from rlvr_jax import plots
+from rlvr_jax import plots, words
 from rlvr_jax.types import InvalidInput
 
 #: Values along a dimension that stand for a distribution.
 MANY = 200
 
 Needs = Mapping[str, Any]
+Found = TypeVar("Found")
+
+
+def once(compute: Callable[[xr.Dataset], Found]) -> Callable[[xr.Dataset], Found]:
+    """Keep what a function found in the results that it was given last: a figure and its caption need the same."""
+    kept: list[tuple[weakref.ref[xr.Dataset], Found]] = []
+
+    @wraps(compute)
+    def remembering(dataset: xr.Dataset) -> Found:
+        if not kept or kept[0][0]() is not dataset:
+            kept[:] = [(weakref.ref(dataset), compute(dataset))]
+        return kept[0][1]
+
+    return remembering
 
 
 def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
@@ -123,7 +139,7 @@ def run(
     facts: Callable[[xr.Dataset], dict[str, Any]],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Run a figure script: open the store, select, draw, write PDF, PNG and JSON.
+    """Run a figure script: open the store, select, draw, write PDF, SVG, PNG, JSON and a LaTeX snippet.
 
     Args:
         name: file name of the figure, without a suffix.
@@ -140,14 +156,16 @@ def run(
 
     parser = _Parser(prog=name, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", metavar="STORE", help="results of a sweep")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for PDF, PNG and JSON")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the files")
     parser.add_argument("--venue", choices=list(plots.WIDTHS), default="neurips", help="sets the width")
+    parser.add_argument("--language", choices=words.LANGUAGES, default="en", help="of what the figure says")
     parser.add_argument("--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells")
     try:
         options = parser.parse_args(arguments)
-        dataset = prepare(select(open_store(options.store), options.select), needs)
+        dataset = prepare(select(open_store(options.store), options.select), needs).load()
         caption = facts(dataset)
-        paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption)
+        say = words.speaker(options.language, words.names_in(dataset))
+        paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)
     except (InvalidInput, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

@@ -6,8 +6,9 @@ seeds.
 """
 
 import json
+import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from rlvr_jax.captions import latex
 from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
@@ -53,7 +57,19 @@ STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.03),  # inches
     "pdf.fonttype": 42,
+    "svg.hashsalt": "rlvr_jax",  # names inside of an SVG follow from its content
     "savefig.dpi": 300,
+}
+
+#: TrueType families with Chinese characters, and the names of their files.
+CHINESE_FONTS = {
+    "WenQuanYi Zen Hei": "wqy-zenhei",
+    "WenQuanYi Micro Hei": "wqy-microhei",
+    "Microsoft YaHei": "msyh",
+    "SimHei": "simhei",
+    "STHeiti": "stheiti medium",
+    "AR PL UMing CN": "uming",
+    "Droid Sans Fallback": "droidsansfallbackfull",
 }
 
 PALETTE = matplotlib.color_sequences["petroff6"]
@@ -144,12 +160,48 @@ def cell_looks(methods: Sequence[str], notes: Sequence[str]) -> list[Look]:
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """Switch to the style of the project, on top of matplotlib's defaults and not of the user's settings."""
+def style(font: str | None = None) -> Iterator[None]:
+    """Switch to the style of the project, on top of matplotlib's defaults and not of the user's settings.
+
+    Args:
+        font: a family for the characters that the serif one lacks.
+    """
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
-        yield
+        if font is not None:
+            matplotlib.rcParams["font.family"] = ["serif", font]
+            logger.setLevel(logging.ERROR)  # such a font has one weight, and its name is enough
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def chinese_font() -> str:
+    """Return an installed family with Chinese characters.
+
+    Only TrueType ones are looked for: OpenType fonts with CFF outlines, such as Noto Sans CJK, stay invisible in some
+    viewers when a PDF embeds them.
+
+    Raises:
+        InvalidInput: there is none; the sentence names a package.
+    """
+    known = {font.name for font in fontManager.ttflist}
+    if not known & set(CHINESE_FONTS):  # installed after matplotlib made its list
+        for path in findSystemFonts():
+            if Path(path).stem.lower() in CHINESE_FONTS.values():
+                fontManager.addfont(path)
+        known = {font.name for font in fontManager.ttflist}
+    for name in CHINESE_FONTS:
+        if name in known:
+            return name
+    raise InvalidInput(
+        "language is 'zh', and no font with Chinese characters is installed; install the package fonts-wqy-zenhei "
+        "(Debian, Ubuntu: apt install fonts-wqy-zenhei) or one of " + ", ".join(CHINESE_FONTS)
+    )
 
 
 def width_of(venue: str) -> float:
@@ -291,23 +343,53 @@ def level_bars(
     axes.grid(axis="x", visible=False)
 
 
-def save(figure: Figure, stem: Path, facts: Mapping[str, Any]) -> list[Path]:
-    """Write ``stem.pdf``, ``stem.png`` (300 dpi) and ``stem.json``: the same bytes for the same data.
+def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[str], str] | None = None) -> list[Path]:
+    """Write ``stem.pdf``, ``.svg``, ``.png`` (300 dpi), ``.json`` and ``.tex``: the same bytes for the same data.
 
     Args:
         figure: what was drawn inside ``style()``.
         stem: path without a suffix; its folder is made if it is missing.
-        facts: what ``captions.caption`` returns; results that are ``unfinished`` are marked in the figure, too.
+        facts: what ``captions.caption`` returns; results that are ``unfinished`` are marked in the figure, too. The
+            LaTeX snippet places the figure, unscaled, above its caption.
+        say: translates what is written in the figure into Chinese; the caption stays as it is.
 
     Returns:
-        The three paths.
+        The five paths.
+
+    Raises:
+        InvalidInput: a translation is asked for, and no font with Chinese characters is installed.
     """
     stem.parent.mkdir(parents=True, exist_ok=True)
-    pdf, png, text = (stem.with_name(stem.name + suffix) for suffix in (".pdf", ".png", ".json"))
-    with style():
+    pdf, svg, png, text, tex = (stem.with_name(stem.name + end) for end in (".pdf", ".svg", ".png", ".json", ".tex"))
+    font = None if say is None else chinese_font()
+    with style(font):
         if "unfinished" in facts:
             figure.supxlabel(facts["unfinished"], fontsize="x-small", color="0.35")
+        if say is not None:
+            _translate(figure, say)
+        figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, for all formats
         figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
+        figure.savefig(svg, metadata={"Date": None})
         figure.savefig(png)
     text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return [pdf, png, text]
+    tex.write_text(latex(facts, stem.name), encoding="utf-8")
+    return [pdf, svg, png, text, tex]
+
+
+def _translate(figure: Figure, say: Callable[[str], str]) -> None:
+    """Replace what is written in a figure, and name the families in which it is set."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for formatter in (axis.get_major_formatter(), axis.get_minor_formatter()):
+                if isinstance(formatter, FuncFormatter):  # that of labels, too
+                    formatter.func = _saying(formatter.func, say)
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(say(text.get_text()))
+        text.set_fontfamily(matplotlib.rcParams["font.family"])
+
+
+def _saying(label: Callable[..., str], say: Callable[[str], str]) -> Callable[..., str]:
+    return lambda *place: say(label(*place))

@@ -75,9 +75,10 @@ class Problems:
             if len(far):
                 where = f"step {step} of problem {far[0]}" if step else f"the start of problem {far[0]}"
                 raise InvalidInput(f"{where} reaches {value[far[0]]}; values must lie within {LARGEST} of 0")
-        object.__setattr__(self, "start", start.astype(np.int32))
-        object.__setattr__(self, "op", op.astype(np.int8))
-        object.__setattr__(self, "operand", operand.astype(np.int32))
+        for name, array, kind in (("start", start, np.int32), ("op", op, np.int8), ("operand", operand, np.int32)):
+            checked = array.astype(kind)
+            checked.flags.writeable = False  # or what was checked could be changed
+            object.__setattr__(self, name, checked)
 
     @cached_property
     def length(self) -> np.ndarray:
@@ -167,9 +168,11 @@ def read_problems(path: str | Path) -> Problems:
       InvalidInput: If the file cannot be read or a line is no problem; the sentence names file and line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (TypeError, ValueError):
+        raise InvalidInput(f"path is {path!r}; it must be the path of a file of text in UTF-8") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from None
     numbered = [(f"{path}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip()]
     if not numbered:
         raise InvalidInput(f"{path} has no problems; each line is one, {_FORM}")
@@ -195,7 +198,7 @@ _FORM = 'such as {"start": 12, "steps": [["add", 30], ["mul2", 11]]}'
 def _parsed(where: str, line: str) -> tuple[int, list[tuple[int, int]], int | None]:
     try:
         given = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, Mapping) or not {"start", "steps"} <= set(given) <= {"start", "steps", "answer"}:
         raise InvalidInput(f"{where} is no problem; a line is {_FORM}")
@@ -221,8 +224,10 @@ def _whole_numbers(name: str, given: Any) -> np.ndarray:
         array = np.asarray(given)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu" or np.ma.isMaskedArray(given):
         raise InvalidInput(f"{name} is {given!r}; it must be an array of whole numbers")
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidInput(f"{name} reaches {array.max()}; it must be an array of whole numbers in 64 bits")
     return array.astype(np.int64)
 
 

@@ -60,14 +60,14 @@ class Progress:
         self.done += share * cells
         self.samples += share * samples
         if self.mode == "bar":
-            self.bar.set_postfix_str(f"{self.rate / 1e6:.0f} Msamples/s", refresh=False)
+            self.bar.set_postfix_str(f"{self.rate / 1e6:.3g} Msamples/s", refresh=False)
             self.bar.update(share * cells)
         elif time.monotonic() - self.shown >= LINE_EVERY and self.mode in ("lines", "json"):
             self.shown = time.monotonic()
             if self.mode == "lines":
                 left = time_in_words(self.seconds_left)
                 print(
-                    f"{self.done:,.0f} of {self.cells:,} cells, {self.rate / 1e6:.0f} Msamples/s, {left} left",
+                    f"{self.done:,.0f} of {self.cells:,} cells, {self.rate / 1e6:.3g} Msamples/s, {left} left",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -1,6 +1,6 @@
 """One training outside of a sweep: the program of one cell, repeated in all the lanes of a vector."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -15,8 +15,14 @@ from rlvr_jax.types import InvalidInput, World
 CELL = np.zeros((1, VECTOR, 1), np.int64)
 
 
-def one_cell(world: World, options: Mapping[str, Any], **fixed: Any) -> Grid:
+def one_cell(world: World, options: Mapping[str, Any], idle: Collection[str] = (), **fixed: Any) -> Grid:
     """The grid of one cell, of what a user gave and of what the function sets itself.
+
+    Args:
+      world: The world.
+      options: What a user gave.
+      idle: Arguments that would have no effect, and are refused.
+      **fixed: What the function sets.
 
     Raises:
       InvalidInput: As `rlvr_jax.sweep`, and for arguments that are none of a single training.
@@ -24,6 +30,8 @@ def one_cell(world: World, options: Mapping[str, Any], **fixed: Any) -> Grid:
     for name in options:
         if name in fixed:
             raise InvalidInput(f"{name} follows from other arguments; it is no argument here")
+        if name in idle:
+            raise InvalidInput(f"{name} has no effect on given draws; it is no argument here")
         if name in ("world", "parameters", "tied"):
             raise InvalidInput(f"{name} is no argument of a single training; use rlvr_jax.sweep for a grid")
     return make_grid(world, {}, **options, **fixed)

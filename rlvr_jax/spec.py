@@ -62,15 +62,25 @@ class Spec:
         world = _world(self)
         _check_names(self, world)
         with self.naming():
-            return make_grid(world, self.parameters, tied=self.tied, **self.fixed)
+            return make_grid(world, self.parameters, tied=self.tied, **self._arguments(world))
 
     def sweep(self, progress: bool | None = None) -> "xr.Dataset":
         """Runs it; see `rlvr_jax.sweep`, whose errors begin with the file here."""
         from rlvr_jax.results import sweep
 
-        _check_names(self, _world(self))
+        world = _world(self)
+        _check_names(self, world)
         with self.naming():
-            return sweep(self.world, self.parameters, tied=self.tied, progress=progress, **self.fixed)
+            return sweep(self.world, self.parameters, tied=self.tied, progress=progress, **self._arguments(world))
+
+    def _arguments(self, world: World) -> dict[str, Any]:
+        """The fixed arguments; a path of a data set that stands in the file is meant from the file's folder."""
+        folder = Path(self.source).parent
+        known = world.parameters
+        return {
+            name: str(folder / value) if isinstance(value, str) and name in known and known[name].record else value
+            for name, value in self.fixed.items()
+        }
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -119,7 +129,8 @@ class Spec:
             parameters[name] = value
         else:
             parameters.pop(name, None)
-            fixed[name] = value
+            path = isinstance(value, str) and name in world.parameters and world.parameters[name].record
+            fixed[name] = str(Path(value).absolute()) if path else value  # given here, not in the file
         listed = fixed.get("eval_steps")
         if name == "steps" and isinstance(value, int) and isinstance(listed, list):
             fixed["eval_steps"] = [step for step in listed if not isinstance(step, int) or step <= value]

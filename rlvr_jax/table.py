@@ -1,5 +1,6 @@
 """The table of final numbers that a lecture prints: plain ASCII, one row per configuration."""
 
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -136,16 +137,27 @@ def _number(mean: float, half_width: float, n: int, row_n: int) -> str:
     return text if n == row_n else f"{text} (n={n})"
 
 
-def aligned(rows: list[list[str]], left: int) -> list[str]:
-    """Return the rows as lines of columns, the first ``left`` of them aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Return the rows as lines of columns, the first ``left`` of them aligned to the left.
+
+    A Chinese character takes two places.
+
+    Example:
+        >>> aligned([["代价", "1"], ["x", "20"]], left=1)
+        ['代价   1', 'x     20']
+    """
+    widths = [max(map(_places, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        filled = [(text, " " * (width - _places(text))) for text, width in zip(row, widths, strict=True)]
+        cells = (text + fill if i < left else fill + text for i, (text, fill) in enumerate(filled))
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _places(text: str) -> int:
+    """How many places a text takes on a terminal."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _diverged_line(dataset: xr.Dataset, dims: list[str], over: str, replicates: int) -> list[str]:

@@ -20,15 +20,15 @@ from rlvr_jax.cli import main
 from rlvr_jax.table import final_table
 
 GOOD = 'world = "bandit"\nsteps = 20\nlr = 0.5\nmethod = "rloo"\n'
-COMMANDS = ("run", "plan", "status", "verify", "export", "list", "stats", "bench")
+COMMANDS = ("run", "plan", "status", "verify", "export", "list", "stats", "bench", "lecture", "report")
 SMALL = ["--seeds", "2", "--set", "steps=20"]
 
 WRONG = [
-    ([], "expected one of {run, plan, status, verify, export, list, stats, bench}"),
+    ([], "expected one of {run, plan, status, verify, export, list, stats, bench, lecture, report}"),
     (["rum"], "there is no command 'rum'; did you mean 'run'?"),
     (
         ["figures"],
-        "there is no command 'figures'; the known ones are bench, export, list, plan, run, stats, status, verify",
+        "there is no command 'figures'; the known ones are bench, export, lecture, list, plan, report, run, stats, status, verify",
     ),
     (["--version"], "unrecognized options: --version"),
     (["run"], "missing from rlvr-jax run: SPEC"),
@@ -120,6 +120,11 @@ WRONG = [
         "--answers has 'x'; it must be whole numbers at least 3, such as 4,16,64",
     ),
     (["bench", "bandit", "--answers", "2"], "--answers has '2'; it must be whole numbers at least 3, such as 4,16,64"),
+    (["lecture", "--venue", "nature"], "venue: 'nature' is not one of neurips, iclr, icml, icml-column, tmlr"),
+    (["lecture", "--language", "fr"], "language is 'fr'; it must be one of en, zh"),
+    (["lecture", "--out", "good.toml"], "good.toml exists and is no folder; choose another place (--out)"),
+    (["report", "missing"], "missing is neither a store of results nor a folder with stores (NAME.zarr)"),
+    (["report", "good.toml"], "good.toml is neither a store of results nor a folder with stores (NAME.zarr)"),
     (["bench", "bandit", "--quik"], "unrecognized options: --quik; did you mean --quick?"),
 ]
 
@@ -165,10 +170,12 @@ def test_run_leaves_a_store_figures_and_a_table(capsys: pytest.CaptureFixture[st
     stored = open_store("results/baselines.zarr")
     assert dict(stored.sizes) == {"method": 5, "reward_offset": 2, "seed": 2, "step": 11, "level": 4}
     assert final_table(stored) in out
-    figures = {f"{name}{suffix}" for name in ("baselines", "levels") for suffix in (".pdf", ".png", ".json")}
+    figures = {
+        f"{name}{suffix}" for name in ("baselines", "levels") for suffix in (".pdf", ".svg", ".png", ".json", ".tex")
+    }
     assert {path.name for path in Path("results/baselines").iterdir()} == figures
     for name in figures:
-        assert (f"results/baselines/{name}" in out) == (not name.endswith(".json"))
+        assert (f"results/baselines/{name}" in out) == name.endswith((".pdf", ".png"))
     small = spec.load("baselines").with_seeds(2).with_value("steps", 20)
     assert stored.load().drop_attrs().identical(small.sweep(progress=False).drop_attrs())
 

@@ -11,13 +11,26 @@ import rlvr_jax
 
 MODULES = ["rlvr_jax", *(module.name for module in pkgutil.walk_packages(rlvr_jax.__path__, "rlvr_jax."))]
 DOCUMENTED = [
-    *("addresses", "advantages", "bandit", "checks", "declaration", "disk", "draws", "driver", "export", "files"),
-    *("inspection", "kept", "lock", "manifest", "numerics", "progress", "receipts", "results", "schedules"),
-    *("session", "store", "tasks", "template", "theory"),
+    *("addresses", "advantages", "bandit", "checks", "claims", "declaration", "disk", "drawing", "draws", "driver"),
+    *(
+        "export",
+        "files",
+        "inspection",
+        "kept",
+        "lecture",
+        "lecture_tables",
+        "lock",
+        "manifest",
+        "numerics",
+        "progress",
+        "receipts",
+        "report",
+    ),
+    *("results", "schedules", "session", "store", "tasks", "template", "theory", "words"),
 ]
 WITH_EXAMPLES = [
-    *("addresses", "advantages", "bandit", "draws", "engine", "export", "kept", "numerics", "progress", "results"),
-    *("schedules", "theory"),
+    *("addresses", "advantages", "bandit", "captions", "claims", "draws", "engine", "export", "kept", "lecture_tables"),
+    *("numerics", "progress", "results", "schedules", "table", "theory", "words"),
 ]
 
 

@@ -21,6 +21,9 @@ from rlvr_jax import captions, figure_script, plots
 from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
+#: The files of a figure.
+ENDS = ("pdf", "svg", "png", "json", "tex")
+
 FIGURES = Path(__file__).parents[1] / "figures"
 LEGEND = ["no baseline", "learned baseline", "RLOO", "group mean", "GRPO"]
 AXES = {
@@ -162,7 +165,7 @@ def test_files_are_the_same_bytes_each_time_with_truetype_fonts(tmp_path: Path) 
     first, second = (
         plots.save(module.draw(dataset), tmp_path / folder / "baselines", module.facts(dataset)) for folder in "ab"
     )
-    assert [path.name for path in first] == ["baselines.pdf", "baselines.png", "baselines.json"]
+    assert [path.name for path in first] == [f"baselines.{end}" for end in ENDS]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     pdf = first[0].read_bytes()
     assert b"STIXGeneral" in pdf
@@ -174,7 +177,7 @@ def test_files_are_the_same_bytes_each_time_with_truetype_fonts(tmp_path: Path) 
 def test_the_caption_holds_the_numbers_and_names_the_results(tmp_path: Path) -> None:
     module, dataset = script("baselines"), results(AXES["baselines"])
     dataset["diverged_step"][4, 1, 0] = 12
-    *_, path = plots.save(module.draw(dataset), tmp_path / "baselines", module.facts(dataset))
+    *_, path, _ = plots.save(module.draw(dataset), tmp_path / "baselines", module.facts(dataset))
     facts = json.loads(path.read_text())
     assert facts["n_seeds"] == 4
     assert facts["interval"] == "Mean over 4 seeds; bands and error bars are 95 % t-intervals of the mean."
@@ -288,7 +291,7 @@ def test_a_script_writes_its_files_and_prints_its_caption(
 ) -> None:
     store.results = results({**AXES[name], "kl_coef": [0.0, 0.1]})
     assert script(name).main(["store", "--out", str(tmp_path), "--select", "kl_coef=0.1"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.{end}" for end in ("json", "pdf", "png")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.{end}" for end in ENDS)
     replicates = {"seed_variance": "200 seeds;", "variance_sources": "4 task_seeds, 3 prompt_seeds, 3 answer_seeds;"}
     assert replicates.get(name, "Mean over 4 seeds") in capsys.readouterr().out
 

@@ -70,6 +70,8 @@ WRONG = {
     "fractions": ([1.5], [[0]], [[10]], r"start is \[1.5\]; it must be an array of whole numbers"),
     "ragged rows": ([1, 2], [[0], [0, 0]], [[10], [10, 10]], "op is .*; it must be an array of whole numbers"),
     "shapes that do not fit": ([1, 2], [[0]], [[10]], r"start has shape \(2,\), op \(1, 1\) and operand \(1, 1\)"),
+    "a start beyond 64 bits": (np.array([2**64 - 1], np.uint64), [[0]], [[10]], "start reaches 18446744073709551615"),
+    "masked arrays": (np.ma.array([5], mask=[True]), [[0]], [[10]], "it must be an array of whole numbers"),
     "no problems": (np.zeros(0, int), np.zeros((0, 3), int), np.zeros((0, 3), int), "a set has 1 to 65536 problems"),
 }
 
@@ -101,6 +103,13 @@ def lines(tmp_path, *rows):
     return path
 
 
+def test_checked_problems_stay_as_they_are():
+    problems = make_problems(5, 0)
+    for array in (problems.start, problems.op, problems.operand):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
 def test_problems_are_read_from_json_lines(tmp_path):
     path = lines(
         tmp_path,
@@ -117,6 +126,7 @@ def test_problems_are_read_from_json_lines(tmp_path):
     ("row", "sentence"),
     [
         ("nonsense", "line 2 is no problem; a line is such as"),
+        ("[" * 100_000, "line 2 is no problem"),
         ({"start": 1}, "line 2 is no problem"),
         ({"start": 1, "steps": [], "answer": 1}, r"line 2: steps is \[\]; it must be a list of at least one"),
         (
@@ -143,6 +153,12 @@ def test_a_file_without_problems_is_refused(tmp_path):
         read_problems(lines(tmp_path, ""))
     with pytest.raises(InvalidInput, match="cannot be read: No such file"):
         read_problems(tmp_path / "missing")
+    for path in (None, 5.0, b"\xff", "\0"):
+        with pytest.raises(InvalidInput, match=r"path is .*; it must be the path of a file|cannot be read"):
+            read_problems(path)
+    marked = tmp_path / "marked.jsonl"
+    marked.write_bytes(b"\xef\xbb\xbf" + json.dumps({"start": 1, "steps": [["add", 10]]}).encode())
+    assert read_problems(marked).answer.tolist() == [11]
 
 
 def test_a_step_of_any_value_fits_into_32_bits_and_a_stopped_one_never_returns():

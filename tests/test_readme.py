@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_jax import stats
+from rlvr_jax import lecture, stats
 from rlvr_jax.advantages import ESTIMATORS
 from rlvr_jax.bandit import METRICS, PARAMETERS
+from rlvr_jax.claims import CLAIMS
 from rlvr_jax.grid import make_grid
 from rlvr_jax.worlds import world
 
@@ -39,10 +40,10 @@ def test_the_specs_are_grids(snippet):
 
 def test_the_commands_are_those_of_the_gate():
     gate = (ROOT / ".ci" / "run").read_text()
-    (main,) = [block.strip() for block in blocks("") if "rlvr-jax run" in block]
+    (main,) = [block.strip() for block in blocks("") if "rlvr-jax lecture" in block]
     (tests,) = [block.strip() for block in blocks("") if "pytest" in block]
     assert tests in gate
-    assert main.split(" && ")[-1].removesuffix(" baselines") in gate
+    assert main.split(" && ")[-1] in gate
     assert gate.rstrip().splitlines()[-1] == tests
 
 
@@ -50,6 +51,18 @@ def test_every_method_parameter_and_metric_is_named():
     for name in (*ESTIMATORS, *PARAMETERS, *METRICS):
         stem = re.sub(r"_(seen|unseen)$", "", name)
         assert f"`{stem}`" in README, name
+
+
+def test_the_numbers_of_the_study_are_those_of_its_specs():
+    """Trainings, claims, figures; and each claim that is shown is one of the library's, with its rule."""
+    grids = [lecture.spec_of(study).grid() for study in lecture.STUDIES]
+    assert f"eleven experiments, {sum(grid.cells for grid in grids):,} trainings" in README
+    assert len(grids) == 11
+    assert f"judges {len(CLAIMS)} of their claims" in README
+    assert sum(len(study.figures) for study in lecture.STUDIES) == 12
+    shown = re.findall(r"^\| (.+?) \| (.+?) \| \S+ \[.+?\] \| (.+?) \| holds \|$", README, re.MULTILINE)
+    assert len(shown) == 7
+    assert set(shown) <= {(claim.text, claim.lecture, claim.rule.words) for claim in CLAIMS}
 
 
 def test_every_statistic_is_named():

@@ -453,3 +453,17 @@ def test_a_value_on_the_command_line_is_toml(text: str, value: object) -> None:
 def test_what_is_no_value(text: str) -> None:
     with pytest.raises(InvalidInput, match="no TOML value"):
         spec.value(text)
+
+
+def test_a_path_of_problems_is_meant_from_where_it_is_written(tmp_path, monkeypatch):
+    """From the file's folder where it stands in the file, from the working directory on a command line."""
+    (tmp_path / "specs").mkdir()
+    line = '{"start": 1, "steps": [["add", 10]]}'
+    (tmp_path / "specs" / "own.jsonl").write_text(line)
+    (tmp_path / "here.jsonl").write_text(line + "\n" + line)
+    file = tmp_path / "specs" / "own.toml"
+    file.write_text('world = "tool_use"\nmethod = "rloo"\nsteps = 1\nbatch_size = 1\ntrain_problems = "own.jsonl"\n')
+    monkeypatch.chdir(tmp_path)
+    own = spec.load("specs/own.toml")
+    assert len(own.grid().fixed["train_problems"]) == 1
+    assert len(own.with_value("train_problems", "here.jsonl").grid().fixed["train_problems"]) == 2

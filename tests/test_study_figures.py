@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from matplotlib.text import Text
 from synthetic_results import METHODS, results, tool_results
-from test_plots import legends, script
+from test_plots import ENDS, legends, script
 
 from rlvr_jax import figure_script, plots, spec
 from rlvr_jax.types import InvalidInput
@@ -85,7 +85,7 @@ def test_a_script_writes_the_same_bytes_twice_and_prints_its_caption(
         opened.results = RESULTS[name]()
         assert script(name).main(["store", "--out", str(folder)]) == 0
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert sorted(written[0]) == [f"{name}.{end}" for end in ("json", "pdf", "png")]
+    assert sorted(written[0]) == sorted(f"{name}.{end}" for end in ENDS)
     assert written[0] == written[1]
     facts = json.loads(written[0][f"{name}.json"])
     assert facts["spec_sha256"] == opened.results.attrs["spec_sha256"]
@@ -333,5 +333,5 @@ def test_a_study_is_drawn_from_its_sweep(study: str, tmp_path: Path) -> None:
     dataset = spec.load(study).with_seeds(2).sweep()
     assert drawn_from(dataset) == (["baselines", study] if study == "pass_at_k" else [study])
     module = script(study)
-    _, _, caption = plots.save(module.draw(dataset), tmp_path / study, module.facts(dataset))
+    *_, caption, _ = plots.save(module.draw(dataset), tmp_path / study, module.facts(dataset))
     assert json.loads(caption.read_text())["n_seeds"] == 2
