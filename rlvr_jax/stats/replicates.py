@@ -86,7 +86,8 @@ def cells_of(values: Values, over: str, axis: int = -1) -> Cells:
         axis: the replicates of a plain array.
 
     Raises:
-        InvalidInput: no numbers, no such dimension or axis, or metrics of different dimensions.
+        InvalidInput: no numbers, or some whose squares would overflow; no such dimension or axis; or metrics of
+            different dimensions.
     """
     labelled, over = _labelled(values, over, axis, "values")
     return _rows(labelled, over)
