@@ -147,23 +147,33 @@ class World:
     state: Callable[[Columns], np.ndarray]
 
 
+def shown(value: Any) -> str:
+    """``value`` in a sentence: on one line, and cut where it is long.
+
+    >>> shown(np.zeros((2, 2)))
+    'array([[0., 0.], [0., 0.]])'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
     """``value`` as an int from ``least`` to ``most``, or a sentence that says what it must be."""
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool | np.bool_) else None
     if number is not None and number >= least and (most is None or number <= most):
         return number
     allowed = f"at least {least}" if most is None else f"from {least} to {most}"
-    raise InvalidInput(f"{name} is {value!r}; it must be a whole number {allowed}")
+    raise InvalidInput(f"{name} is {shown(value)}; it must be a whole number {allowed}")
 
 
 def numbers(given: Any, name: str, allowed: str) -> np.ndarray:
     """``given`` as float64, NaN where it is masked, or a sentence that says what it must be."""
     try:
         array = np.asarray(_unmasked(given))
-    except ValueError:  # rows of different lengths
+    except (TypeError, ValueError):  # no array at all, or rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise InvalidInput(f"{name} is {given!r}; it must be {allowed}")
+        raise InvalidInput(f"{name} is {shown(given)}; it must be {allowed}")
     return array.astype(np.float64)
 
 
@@ -180,5 +190,12 @@ def number(name: str, value: Any, fits: Callable[[float], bool], allowed: str) -
     """``value`` as a float for which ``fits``, or a sentence that says what it must be."""
     array = numbers(value, name, allowed)
     if array.ndim or isinstance(value, bool | np.bool_) or not fits(array.item()):
-        raise InvalidInput(f"{name} is {value!r}; it must be {allowed}")
+        raise InvalidInput(f"{name} is {shown(value)}; it must be {allowed}")
     return array.item()
+
+
+def one_of(name: str, value: Any, *allowed: str) -> None:
+    """Refuse a name that is none of those allowed."""
+    if not isinstance(value, str) or value not in allowed:
+        *others, last = map(repr, allowed)
+        raise InvalidInput(f"{name} is {shown(value)}; it must be {', '.join(others)} or {last}")

@@ -54,6 +54,7 @@ LAYERS = {
     "export": {"pandas", "xarray"},
     "captions": {"numpy", "xarray"},
     "table": {"numpy", "xarray"},
+    "stats_contrasts": {"numpy", "xarray"},
     "stats_table": {"numpy", "xarray"},
     "stats_command": {"tyro"},
     "plots": {"matplotlib", "numpy", "xarray"},

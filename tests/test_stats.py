@@ -284,6 +284,16 @@ def test_names_of_a_result_are_no_names_of_the_values(name: str) -> None:
         (lambda: stats.quantiles([1.0, 2.0], "a"), "q is 'a'; it must be numbers from 0 to 1"),
         (lambda: stats.quantiles([1.0, 2.0], [np.nan]), "q is [nan]; it must be numbers from 0 to 1"),
         (lambda: stats.mean([1.0], resamples="many"), "resamples is 'many'; it must be a whole number at least 1"),
+        *(
+            (lambda bad=bad, name=name: stats.cvar(np.ones((2, 3)), **{name: bad}), f"{name} is ")
+            for bad in (xr.Dataset(), np.zeros((3, 3)), SKEWED, xr.DataArray([1.0, 2.0]))
+            for name in ("share", "tail", "axis", "level", "resamples", "seed")
+        ),
+        (
+            lambda: stats.mean(xr.DataArray([1.0], dims="seed"), np.zeros((3, 3))),
+            "over is array([[0., 0., 0.], [0., 0.",
+        ),
+        (lambda: stats.holm(np.full((2, 2), 3.0)), "p_values are array([[3., 3.], [3., 3.]]); they must lie between"),
         (lambda: stats.std([1.0, -1e308]), "values have numbers beyond ±1e+150, whose squares would overflow"),
         (lambda: stats.iqm([np.nan, 1e308]), "values have numbers beyond ±1e+150"),
         (

@@ -246,7 +246,7 @@ def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
     [
         (
             lambda: stats.paired_difference(X, Y, statistic="max"),
-            "statistic is 'max'; it must be one of mean, median, iqm, std",
+            "statistic is 'max'; it must be 'mean', 'median', 'iqm' or 'std'",
         ),
         (lambda: stats.paired_difference(X, Y, method="bca"), "method is 'bca'; it must be 'auto', 't' or 'bootstrap'"),
         *(

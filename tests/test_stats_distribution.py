@@ -235,6 +235,7 @@ SMALL = xr.DataArray(np.zeros((2, 3)), dims=["lr", "seed"])
         ),
         (lambda: stats.select_then_report(SMALL, "lr", resamples="x"), "resamples is 'x'; it must be a whole number"),
         (lambda: stats.select_then_report(SMALL, "lr", method="x"), "method is 'x'; it must be 'auto', 't' or"),
+        (lambda: stats.select_then_report(SMALL[:0], "lr"), "values have no lr at all; at least one is needed"),
         (lambda: stats.select_then_report(SMALL[:, :1], "lr"), "values have 1 seed; one to choose by and another to"),
         (lambda: stats.select_then_report(SMALL, "seed"), "choose is 'seed'; it must be a dimension of values besides"),
         *(
@@ -253,7 +254,7 @@ SMALL = xr.DataArray(np.zeros((2, 3)), dims=["lr", "seed"])
         (lambda: stats.interval_coverage([1.0, 2.0], [1]), "sizes is [1]; it must be whole numbers at least 2"),
         *(
             (lambda sizes=sizes: stats.interval_coverage([1.0, 2.0], sizes), "it must be whole numbers at least 2")
-            for sizes in (["a"], [2.5], [], None, [np.nan], [[2]])
+            for sizes in (["a"], [2.5], [], None, [np.nan], [[2]], [np.inf], [1e308])
         ),
         (lambda: stats.interval_coverage([1.0, 2.0], [2], trials=1.5), "trials is 1.5; it must be a whole number at"),
         (lambda: stats.interval_coverage([1.0, 2.0], [2], method="auto"), "method is 'auto'; it must be 't' or 'boot"),

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rlvr_jax.types import InvalidInput, number, whole
+from rlvr_jax.types import InvalidInput, number, shown, whole
 
 #: counts ``[n, R]`` and one or more samples ``[cells, n]`` -> the statistic ``[cells, R]``.
 Statistic: TypeAlias = Callable[..., np.ndarray]
@@ -52,7 +52,7 @@ def entropy_of(seed: int | np.random.Generator) -> int:
         return int(seed.integers(2**63))
     if isinstance(seed, Integral) and not isinstance(seed, bool) and seed >= 0:
         return int(seed)
-    raise InvalidInput(f"seed is {seed!r}; it must be a whole number at least 0 or a numpy.random.Generator")
+    raise InvalidInput(f"seed is {shown(seed)}; it must be a whole number at least 0 or a numpy.random.Generator")
 
 
 def bootstrap(
@@ -82,7 +82,7 @@ def bootstrap(
     check_level(level)
     if (whole("resamples", resamples, 1) + 1) * (1 - level) / 2 < 1 - 1e-9:
         least = math.ceil(2 / (1 - level) - 1e-9) - 1
-        raise InvalidInput(f"resamples is {resamples!r}; level {level:g} needs a whole number at least {least}")
+        raise InvalidInput(f"resamples is {shown(resamples)}; level {level:g} needs a whole number at least {least}")
     entropy = entropy_of(seed)
     finite = np.logical_and.reduce([np.isfinite(sample) for sample in samples])
     cells = len(finite)

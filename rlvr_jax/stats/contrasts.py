@@ -13,8 +13,8 @@ from scipy.special import fdtrc, stdtr
 from rlvr_jax.stats.bootstrap import RESAMPLES, Bounds, bootstrap, check_level, improvement_of, quantile_of, std_of
 from rlvr_jax.stats.replicates import Values, pairs_of, sides_of
 from rlvr_jax.stats.student import moments, t_quantile
-from rlvr_jax.stats.summaries import BOOTSTRAP, MeanMethod, Seed, attributes, check_method, iqm_of, mean_bounds
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.stats.summaries import BOOTSTRAP, MeanMethod, Seed, attributes, iqm_of, mean_bounds
+from rlvr_jax.types import one_of
 
 Difference: TypeAlias = Literal["mean", "median", "iqm", "std"]
 
@@ -63,15 +63,14 @@ def paired_difference(
         >>> [round(result[name].item(), 3) for name in ("estimate", "low", "high", "rho", "p_value")]
         [0.15, 0.058, 0.242, 0.899, 0.014]
     """
-    if statistic not in get_args(Difference):
-        raise InvalidInput(f"statistic is {statistic!r}; it must be one of {', '.join(get_args(Difference))}")
+    one_of("statistic", statistic, *get_args(Difference))
     one, two = pairs_of(x, y, over, axis)
     difference = one.values - two.values
     if statistic == "mean":
         bounds, named = mean_bounds(difference, level, method, resamples, seed)
         test = {"p_value": _t_test(difference)}
     else:
-        check_method(method, "auto", "bootstrap")
+        one_of("method", method, "auto", "bootstrap")
         part = _STATISTICS[statistic]
 
         def contrast(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

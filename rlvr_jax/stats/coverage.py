@@ -10,8 +10,11 @@ from rlvr_jax.stats.bootstrap import RESAMPLES, Bounds, check_level, entropy_of
 from rlvr_jax.stats.distribution import clopper_pearson
 from rlvr_jax.stats.replicates import Values, cells_of
 from rlvr_jax.stats.student import moments
-from rlvr_jax.stats.summaries import Seed, check_method, mean_bounds
-from rlvr_jax.types import InvalidInput, numbers, whole
+from rlvr_jax.stats.summaries import Seed, mean_bounds
+from rlvr_jax.types import InvalidInput, numbers, one_of, shown, whole
+
+#: Seeds that are drawn at once, at most.
+MOST_SEEDS = 1_000_000
 
 
 def interval_coverage(
@@ -52,13 +55,17 @@ def interval_coverage(
         True
     """
     check_level(level)
-    check_method(method, "t", "bootstrap")
+    one_of("method", method, "t", "bootstrap")
     cells = cells_of(values, over, axis)
     trials = whole("trials", trials, 1)
-    allowed = "whole numbers at least 2"
+    allowed = f"whole numbers at least 2 and at most {MOST_SEEDS:,}"
     given = np.atleast_1d(numbers(sizes, "sizes", allowed))
-    if given.ndim != 1 or given.size == 0 or not ((given >= 2) & (given == np.rint(given))).all():
-        raise InvalidInput(f"sizes is {sizes!r}; it must be {allowed}")
+    if (
+        given.ndim != 1
+        or given.size == 0
+        or not ((given >= 2) & (given <= MOST_SEEDS) & (given == np.rint(given))).all()
+    ):
+        raise InvalidInput(f"sizes is {shown(sizes)}; it must be {allowed}")
     wanted = given.astype(int).tolist()
     count, truth, _ = moments(cells.values)
     entropy = entropy_of(seed)

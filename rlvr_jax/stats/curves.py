@@ -1,6 +1,6 @@
 """Numbers of a whole training curve: the area under it, and how long it takes to reach a threshold."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -9,7 +9,7 @@ from scipy.special import bdtr
 from rlvr_jax.kept import mean_height
 from rlvr_jax.stats.bootstrap import Bounds, check_level
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
-from rlvr_jax.types import InvalidInput, number, numbers
+from rlvr_jax.types import InvalidInput, number, numbers, shown
 
 
 def area_under_curve(
@@ -88,9 +88,9 @@ def time_to_threshold(
     curves = cells_of(values, step)
     at = _steps(values, step, steps, curves.values.shape[1])
     replicates = over if is_labelled(values) else f"dim_{curves.frame.ndim - 1}"
-    if replicates not in curves.frame.dims:
+    if not isinstance(replicates, Hashable) or replicates not in curves.frame.dims:
         dims = ", ".join(map(str, curves.frame.dims)) or "none"
-        raise InvalidInput(f"over is {over!r}; it must be a dimension of values besides {step}, which has {dims}")
+        raise InvalidInput(f"over is {shown(over)}; it must be a dimension of values besides {step}, which has {dims}")
     if curves.frame.sizes[replicates] == 0:
         raise InvalidInput(f"values have no {replicates} at all; at least one is needed")
     there = curves.values >= threshold
@@ -129,5 +129,5 @@ def _steps(values: Values, step: str, steps: Sequence[float] | None, evaluations
         given = values[step].values
     at = numbers(given, "steps", "rising numbers")
     if at.shape != (evaluations,) or not np.isfinite(at).all() or not (np.diff(at) > 0).all():
-        raise InvalidInput(f"steps is {given!r}; it must be {evaluations} rising numbers, one for each evaluation")
+        raise InvalidInput(f"steps is {shown(given)}; it must be {evaluations} rising numbers, one for each evaluation")
     return at

@@ -9,7 +9,7 @@ from scipy.special import betainc, betaincinv
 
 from rlvr_jax.stats.bootstrap import Bounds, check_level
 from rlvr_jax.stats.replicates import Cells, Values, cells_of
-from rlvr_jax.types import InvalidInput, number, numbers
+from rlvr_jax.types import InvalidInput, number, numbers, one_of, shown
 
 #: Points at which an ECDF is given unless said otherwise, if there are more distinct values.
 POINTS = 1000
@@ -64,8 +64,7 @@ def collapse_rate(
         >>> [round(result[name].item(), 3) for name in ("estimate", "low", "high")]
         [0.25, 0.006, 0.806]
     """
-    if tail not in ("low", "high"):
-        raise InvalidInput(f"tail is {tail!r}; it must be 'low' or 'high'")
+    one_of("tail", tail, "low", "high")
     threshold = number("threshold", threshold, np.isfinite, "a finite number")
     cells = cells_of(values, over, axis)
     collapsed = ((cells.values < threshold) if tail == "low" else (cells.values > threshold)).sum(1)
@@ -226,7 +225,7 @@ def performance_profile(
 def _points(name: str, given: Sequence[float]) -> np.ndarray:
     points = np.atleast_1d(numbers(given, name, "finite numbers"))
     if points.ndim != 1 or points.size == 0 or not np.isfinite(points).all():
-        raise InvalidInput(f"{name} is {given!r}; it must be finite numbers")
+        raise InvalidInput(f"{name} is {shown(given)}; it must be finite numbers")
     return points
 
 

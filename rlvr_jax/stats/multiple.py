@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, numbers, shown
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
@@ -59,6 +59,6 @@ def _family(p_values: ArrayLike) -> tuple[np.ndarray, np.ndarray, int]:
     """A flat copy, the positions of its m values in rising order, and m."""
     flat = numbers(p_values, "p_values", "numbers from 0 to 1").ravel().copy()
     if ((flat < 0) | (flat > 1)).any():
-        raise InvalidInput(f"p_values are {p_values!r}; they must lie between 0 and 1")
+        raise InvalidInput(f"p_values are {shown(p_values)}; they must lie between 0 and 1")
     m = int(np.isfinite(flat).sum())
     return flat, np.argsort(flat, kind="stable")[:m], m

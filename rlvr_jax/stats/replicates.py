@@ -5,14 +5,14 @@ is missing. A result holds ``estimate``, ``low``, ``high`` and ``n``, and its at
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import xarray as xr
 
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, numbers, shown
 
 #: An array, labelled values, or several labelled metrics of the same dimensions.
 Values: TypeAlias = Any
@@ -86,7 +86,8 @@ def cells_of(values: Values, over: str, axis: int = -1) -> Cells:
         axis: the replicates of a plain array.
 
     Raises:
-        InvalidInput: no numbers, no such dimension or axis, or metrics of different dimensions.
+        InvalidInput: no numbers, or some whose squares would overflow; no such dimension or axis; or metrics of
+            different dimensions.
     """
     labelled, over = _labelled(values, over, axis, "values")
     return _rows(labelled, over)
@@ -160,15 +161,15 @@ def _labelled(values: Values, over: str, axis: int, name: str) -> tuple[xr.DataA
     if isinstance(values, xr.Dataset):
         values = _gathered(values.drop_vars(FLAG, errors="ignore"))
     if isinstance(values, xr.DataArray):
-        if over not in values.dims:
+        if not isinstance(over, Hashable) or over not in values.dims:
             dims = ", ".join(map(str, values.dims)) or "none"
-            raise InvalidInput(f"over is {over!r}; it must be a dimension of {name}, which has {dims}")
+            raise InvalidInput(f"over is {shown(over)}; it must be a dimension of {name}, which has {dims}")
         if values.dtype.kind not in "biuf":
             raise InvalidInput(f"{name} holds {values.dtype}; it must hold numbers")
         return _finite(values), over
     array = numbers(values, name, "numbers, as an array or labelled")
     if not isinstance(axis, int | np.integer) or not -array.ndim <= axis < array.ndim:
-        raise InvalidInput(f"axis is {axis!r}; it must be an axis of {name}, whose shape is {array.shape}")
+        raise InvalidInput(f"axis is {shown(axis)}; it must be an axis of {name}, whose shape is {array.shape}")
     return _finite(xr.DataArray(array)), f"dim_{axis % array.ndim}"
 
 

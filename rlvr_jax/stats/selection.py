@@ -1,5 +1,6 @@
 """Hyperparameters chosen on some seeds and reported on others."""
 
+from collections.abc import Hashable
 from typing import Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from rlvr_jax.stats.bootstrap import RESAMPLES
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
 from rlvr_jax.stats.student import moments
 from rlvr_jax.stats.summaries import MeanMethod, Seed, mean
-from rlvr_jax.types import InvalidInput, numbers, whole
+from rlvr_jax.types import InvalidInput, numbers, one_of, shown, whole
 
 
 def select_then_report(
@@ -51,20 +52,23 @@ def select_then_report(
         >>> result.chosen.item(), round(result.estimate.item(), 3)
         (0.5, 0.7)
     """
-    if best not in ("max", "min"):
-        raise InvalidInput(f"best is {best!r}; it must be 'max' or 'min'")
+    one_of("best", best, "max", "min")
     if not is_labelled(values):
         array = numbers(values, "values", "numbers, as an array [..., candidates, n] or labelled")
         if array.ndim < 2:
             raise InvalidInput(f"values has the shape {array.shape}; it must be [..., candidates, n]")
         dims = [*(f"dim_{i}" for i in range(array.ndim - 2)), over]
         if not isinstance(choose, str) or choose in dims:
-            raise InvalidInput(f"choose is {choose!r}; it must be a name besides {', '.join(dims)}")
+            raise InvalidInput(f"choose is {shown(choose)}; it must be a name besides {', '.join(dims)}")
         values = xr.DataArray(array, dims=[*dims[:-1], choose, over])
     cells = cells_of(values, over)
-    if choose not in cells.frame.dims:
+    if not isinstance(choose, Hashable) or choose not in cells.frame.dims:
         dims = ", ".join(map(str, cells.frame.dims)) or "none"
-        raise InvalidInput(f"choose is {choose!r}; it must be a dimension of values besides {over}, which has {dims}")
+        raise InvalidInput(
+            f"choose is {shown(choose)}; it must be a dimension of values besides {over}, which has {dims}"
+        )
+    if cells.frame.sizes[choose] == 0:
+        raise InvalidInput(f"values have no {choose} at all; at least one is needed")
     replicates = cells.values.shape[1]
     if replicates < 2:
         raise InvalidInput(f"values have {replicates} {over}; one to choose by and another to report are needed")

@@ -1,6 +1,6 @@
 """Where the variance between runs comes from: crossed random effects, each with what they do together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +9,7 @@ import xarray as xr
 from rlvr_jax.stats.bootstrap import RESAMPLES, check_level, entropy_of
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
 from rlvr_jax.stats.summaries import Seed
-from rlvr_jax.types import InvalidInput, whole
+from rlvr_jax.types import InvalidInput, shown, whole
 
 
 def variance_components(
@@ -61,9 +61,9 @@ def variance_components(
     whole("draws", draws, 1)
     if not is_labelled(values):
         raise InvalidInput("values is a plain array; variance components need labelled values")
-    sources = [name for name in over if isinstance(name, str)] if isinstance(over, Iterable) else []
+    sources = [name for name in over if isinstance(name, str)] if isinstance(over, Sequence) else []
     if isinstance(over, str) or len(sources) < 2 or len(set(sources)) < len(list(over)):
-        raise InvalidInput(f"over is {over!r}; it must be two or more different dimensions")
+        raise InvalidInput(f"over is {shown(over)}; it must be two or more different dimensions")
     for name in sources:
         if values.sizes.get(name, 1) < 2:
             raise InvalidInput(f"over has {name!r}; each source must be a dimension of values with at least 2 values")

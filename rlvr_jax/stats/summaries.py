@@ -19,7 +19,7 @@ from rlvr_jax.stats.bootstrap import (
 )
 from rlvr_jax.stats.replicates import Values, cells_of
 from rlvr_jax.stats.student import moments, t_bounds
-from rlvr_jax.types import InvalidInput, number, numbers, whole
+from rlvr_jax.types import InvalidInput, number, numbers, one_of, shown, whole
 
 #: Below so many values the bootstrap of a mean is too narrow, and the t-interval takes its place.
 FEW = 20
@@ -93,7 +93,7 @@ def printed_mean(values: xr.DataArray, over: str = "seed") -> xr.Dataset:
 
 def mean_bounds(rows: np.ndarray, level: float, method: MeanMethod, resamples: int, seed: Seed) -> tuple[Bounds, str]:
     """Return the mean of each row ``[cells, n]`` with its interval, and the name of the method."""
-    check_method(method, "auto", "t", "bootstrap")
+    one_of("method", method, "auto", "t", "bootstrap")
     whole("resamples", resamples, 1)  # also where the t-interval needs none
     entropy = entropy_of(seed)  # whichever method: a generator moves on alike
     few = np.isfinite(rows).sum(1) < (FEW if method == "auto" else 0)
@@ -105,13 +105,6 @@ def mean_bounds(rows: np.ndarray, level: float, method: MeanMethod, resamples: i
     student = t_bounds(rows, level)
     low, high = np.where(few, student.low, drawn.low), np.where(few, student.high, drawn.high)
     return Bounds(drawn.estimate, low, high, drawn.n), BOTH
-
-
-def check_method(method: str, *allowed: str) -> None:
-    """Refuse a method of an interval that is none of those allowed."""
-    if method not in allowed:
-        *others, last = map(repr, allowed)
-        raise InvalidInput(f"method is {method!r}; it must be {', '.join(others)} or {last}")
 
 
 def attributes(method: str, level: float, resamples: int) -> dict[str, Any]:
@@ -236,7 +229,7 @@ def quantiles(
     """
     wanted = np.atleast_1d(numbers(q, "q", "numbers from 0 to 1"))
     if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
-        raise InvalidInput(f"q is {q!r}; it must be numbers from 0 to 1")
+        raise InvalidInput(f"q is {shown(q)}; it must be numbers from 0 to 1")
     cells, entropy = cells_of(values, over, axis), entropy_of(seed)
     parts = [
         bootstrap(quantile_of(float(at)), cells.values, level=level, resamples=resamples, seed=entropy).columns()
@@ -282,8 +275,7 @@ def cvar(
         0.333
     """
     share = number("share", share, lambda value: 0.0 < value <= 1.0, "above 0 and at most 1, such as 0.1")
-    if tail not in ("low", "high"):
-        raise InvalidInput(f"tail is {tail!r}; it must be 'low' or 'high'")
+    one_of("tail", tail, "low", "high")
     lowest = window_of(lambda n: 0.0, lambda n: share * n)
 
     # not from (1 - share) n to n: the rounding of 1 - share is large beside a small share
