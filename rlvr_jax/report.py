@@ -138,8 +138,9 @@ def _figure(name: str, paths: Sequence[Path]) -> str:
     drawing = by_kind[".svg"].read_bytes()
     (points,) = re.findall(rb'<svg [^>]*?width="([\d.]+)pt"', drawing)
     image = base64.b64encode(drawing).decode()
+    width = float(points) * MAGNIFIED
     return (
-        f'<figure id="figure-{escape(name)}"><img style="width: {float(points) * MAGNIFIED:.0f}px" alt="{escape(said)}" '
+        f'<figure id="figure-{escape(name)}"><img style="width: {width:.0f}px" alt="{escape(said)}" '
         f'src="data:image/svg+xml;base64,{image}">'
         f"<figcaption><b>{escape(name)}.</b> {escape(said)}</figcaption></figure>"
     )
