@@ -2,7 +2,8 @@
 
 A sweep of about a minute on one device, through one and two one-device Dask workers, and in process on one and two
 devices; in turn, so that whatever else the machine does falls on all of them alike. Rates are those from the moment
-when every worker has finished its first task, which has compiled, to the last receipt.
+when every worker has finished its first task, which has compiled, to the last receipt; a worker is busy for as long as
+its receipts say, and the rest of that time is what giving out tasks costs.
 """
 
 import os
@@ -27,10 +28,10 @@ WAYS = {
 }
 
 
-def rate(way: str) -> tuple[float, float]:
-    """Cells a second, and seconds in all."""
+def rate(way: str) -> tuple[float, float, float]:
+    """Cells a second, the share of the time in which workers are busy, and seconds in all."""
     executor, count = WAYS[way]
-    seeds = {"range": [0, 144]}
+    seeds = {"range": [0, 256]}
     grid = make_grid(world("bandit"), {"method": list(ESTIMATORS), "lr": RATES, "seed": seeds}, steps=600)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -39,17 +40,18 @@ def rate(way: str) -> tuple[float, float]:
         outcome = driver.run(grid, store, executor=factory, count=count)
         total = time.perf_counter() - began
         done = outcome.header.done().values()
-        times = sorted((outcome.header.receipt(each.task).stat().st_mtime, each.cells) for each in done)
+        times = sorted((outcome.header.receipt(each.task).stat().st_mtime, each.cells, each.seconds) for each in done)
     first = 2 if way == "two Dask workers" else 1
-    steady = sum(cells for _, cells in times[first:]) / (times[-1][0] - times[first - 1][0])
-    return steady, total
+    window = times[-1][0] - times[first - 1][0]
+    steady = sum(cells for _, cells, _ in times[first:]) / window
+    return steady, sum(seconds for *_, seconds in times[first:]) / first / window, total
 
 
 def main() -> None:
     for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
         found = {way: rate(way) for way in (WAYS if number % 2 == 0 else reversed(WAYS))}
-        for way, (steady, total) in found.items():
-            print(f"{way}: {steady:.0f} cells/s, {total:.1f} s in all")
+        for way, (steady, busy, total) in found.items():
+            print(f"{way}: {steady:.0f} cells/s, busy {busy:.1%}, {total:.1f} s in all")
         one, two, here, both = (found[way][0] for way in WAYS)
         print(
             f"two workers / one: {two / one:.2f}; one worker / in process: {one / here:.2f}; "
