@@ -140,6 +140,8 @@ class Run:
 
     def _shard(self) -> "Shard | None":
         """Which tasks to do; None for all."""
+        if self.shard and self.overwrite:
+            raise InvalidInput("--overwrite would throw away what other shards have done; remove the store first")
         if not self.distributed:
             return Shard.parse(self.shard) if self.shard else None
         if self.shard:

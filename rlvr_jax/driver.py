@@ -91,7 +91,7 @@ def run(
       mixed: Whether cells of another device kind or jaxlib may stand beside the new ones.
       memory: Bytes that a call may take; half of what is free unless given, shared among the workers of a machine.
       take_lock: Whether to take the lock of a process on another machine.
-      overwrite: Whether to throw away what is there first.
+      overwrite: Whether to throw away what is there first; of several shards, the first one does.
       progress: How to show how far it is.
       executor: Opens workers; None trains in this process. See `rlvr_jax.executors.factory`.
       count: How many devices each process uses; by default all of this process, and one of each worker.
@@ -106,10 +106,11 @@ def run(
     disk.check_place(path)
     with Crew(executor, count, memory) as crew:
         _prepare(crew)
-        check_memory(grid, crew.memory if crew.here else memory_budget(memory), stored=True)
-        if shard is not None and shard.number > 1:
+        check_memory(grid, crew.memory if crew.here else int(MEMORY_SHARE * devices.free_memory()), stored=True)
+        first = shard is None or shard.number == 1
+        if shard is not None and not first:
             shard.meet("declared")  # the first one does it
-        if overwrite and path.exists():
+        if overwrite and first and path.exists():
             _remove(path)
         if not path.exists():
             template.create(path, grid, chunk_cells(grid, crew.machine.devices), versions())
@@ -118,7 +119,7 @@ def run(
             hold.share()
             if disk.read_header(path).declaration != header.declaration:
                 raise InvalidInput(f"{path} was changed by another driver just now; run the same command again")
-            if shard is not None and shard.number == 1:
+            if shard is not None and first:
                 shard.meet("declared")
             session = Session(header, declared_grid(header, grid), crew.memory if crew.here else 0, count)
             return _run(crew, session, grid, cells, None, mixed, progress, shard)

@@ -122,7 +122,7 @@ class Crew:
         if self.here:
             return devices.machine_of(self.devices)
         try:
-            return self.pool.executor.submit(worker.machine, self.devices).result()
+            return self.pool.executor.submit(worker.machine, self.devices or 1).result()
         except InvalidInput:
             raise
         except Exception as error:
@@ -206,11 +206,11 @@ def _local_dask(number: int, count: int) -> Iterator[Pool]:
         "distributed.worker.memory.pause": False,
     }
     with (
-        dask.config.set(settings),
+        dask.config.set(settings),  # pyright: ignore
         LocalCluster(
             n_workers=number,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=None,  # pyright: ignore
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,

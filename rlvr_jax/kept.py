@@ -5,6 +5,7 @@ In ``keep`` a metric's bare name is its curve over all evaluations, ``accuracy.f
 ``accuracy``, ``accuracy_final`` and ``accuracy_area``.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,9 +59,7 @@ class Kept:
     def of(self, values: np.ndarray, eval_steps: Sequence[int]) -> np.ndarray:
         """This form of what the engine returns, curves ``[N, E, ...]`` or totals ``[N, ...]``.
 
-        The area is taken by the trapezoid rule in float64 and in a fixed order, so that it depends on the curve alone:
-        Σₑ (vₑ + vₑ₊₁) / 2 · (tₑ₊₁ - tₑ) / (t_E - t_1). A curve that has no value before training, such as
-        ``zero_frac``, is taken to begin with its first one; the area of a single evaluation is its value.
+        The area is that of `mean_height`, taken in float64.
 
         >>> Kept("accuracy", "area").of(np.array([[0.0, 1.0, 1.0]]), [0, 10, 20]).tolist()
         [0.75]
@@ -69,12 +68,41 @@ class Kept:
             return values[:, -1]
         if self.form != "area":
             return values
-        if len(eval_steps) == 1:
-            return values[:, 0]
-        curve = values.astype(np.float64)
-        before = np.where(np.isnan(curve[:, 0]), curve[:, 1], curve[:, 0])
-        area = np.zeros_like(before)
-        for i, length in enumerate(np.diff(eval_steps)):
-            area += (before + curve[:, i + 1]) * (length / 2)
-            before = curve[:, i + 1]
-        return (area / (eval_steps[-1] - eval_steps[0])).astype(values.dtype)
+        curves = np.moveaxis(values, 1, -1).astype(np.float64)
+        rows = curves.reshape(math.prod(curves.shape[:-1]), curves.shape[-1])
+        return mean_height(rows, np.asarray(eval_steps, np.float64)).reshape(curves.shape[:-1]).astype(values.dtype)
+
+
+def mean_height(curves: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Mean height of curves ``[N, E]`` over the steps ``at [E]``, by trapezoids.
+
+    Σₑ (vₑ + vₑ₊₁) / 2 · (tₑ₊₁ - tₑ) / (t_E - t_1), summed in a fixed order, so that it depends on the curve alone. An
+    evaluation that is not finite is bridged by a straight line between its neighbours; at an end the curve keeps its
+    nearest value, as ``zero_frac``, which has none before training, begins with its first one: so all curves are
+    measured over the same steps. The height of a single evaluation is its value; NaN for a curve without a finite one.
+
+    >>> mean_height(np.array([[np.nan, 1.0, np.nan, 3.0]]), np.array([0.0, 10.0, 20.0, 30.0])).round(4).tolist()
+    [1.6667]
+    """
+    curves = _bridged(curves, at)
+    if len(at) == 1:
+        return curves[:, 0]
+    area = np.zeros(len(curves))
+    for i, length in enumerate(np.diff(at)):
+        area += (curves[:, i] + curves[:, i + 1]) * (length / 2)
+    return area / (at[-1] - at[0])
+
+
+def _bridged(curves: np.ndarray, at: np.ndarray) -> np.ndarray:
+    finite, places = np.isfinite(curves), np.arange(len(at))
+    if finite.all():
+        return curves
+    left = np.maximum.accumulate(np.where(finite, places, -1), axis=1)
+    right = np.minimum.accumulate(np.where(finite, places, len(at))[:, ::-1], axis=1)[:, ::-1]
+    none = ~finite.any(1)
+    left, right = np.where(left < 0, right, left), np.where(right == len(at), left, right)
+    left[none] = right[none] = 0
+    low, high = np.take_along_axis(curves, left, 1), np.take_along_axis(curves, right, 1)
+    low[none] = high[none] = np.nan
+    gap = at[right] - at[left]
+    return low + (high - low) * np.divide(at - at[left], gap, out=np.zeros_like(low), where=gap > 0)

@@ -5,6 +5,7 @@ one declares the store before the others look at it, so that this also works on 
 and it speaks for all in the end. If one dies, JAX ends the others: start them again, and they go on.
 """
 
+import ctypes
 import os
 import re
 import sys
@@ -37,14 +38,15 @@ def join(text: str) -> Shard:
             "10.0.0.1:8476,2,0"
         )
     try:
-        if found:
-            jax.distributed.initialize(found[1], int(found[2]), int(found[3]))
-        else:
-            jax.distributed.initialize()
+        with _spoken_to_stderr():
+            if found:
+                jax.distributed.initialize(found[1], int(found[2]), int(found[3]))
+            else:
+                jax.distributed.initialize()
+            return Shard(jax.process_index() + 1, jax.process_count(), meet)
     except (ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(f"distributed is {text!r}, and the processes did not find each other: {reason}") from None
-    return Shard(jax.process_index() + 1, jax.process_count(), meet)
 
 
 def meet(moment: str) -> None:
@@ -64,5 +66,6 @@ def _spoken_to_stderr() -> Iterator[None]:
     try:
         yield
     finally:
+        ctypes.CDLL(None).fflush(None)  # of what C has kept back
         os.dup2(kept, 1)
         os.close(kept)

@@ -25,8 +25,8 @@ class Stats:
     by: Annotated[str, tyro.conf.arg(metavar="NAME,...")] = ""
     """Dimensions that tell cells apart; each seed is first averaged over the others. All of them unless given."""
     contrast: Contrasts = ()
-    """The difference A - B of two values of a dimension, seed by seed, such as grpo:rloo or lr=0.5:0.1; may be
-    repeated."""
+    """The difference A - B of two values of a dimension, seed by seed, such as grpo:rloo or lr=0.5:0.1, or of
+    two entries of a tied one by their places from 0 on, such as run=1:0; may be repeated."""
     step: Annotated[int | None, tyro.conf.arg(metavar="STEP")] = None
     """A stored step; the last one unless given."""
     collapse: Annotated[float | None, tyro.conf.arg(metavar="VALUE")] = None

@@ -27,12 +27,21 @@ HEADS = {"mean": "mean", "iqm": "IQM", "sd": "sd", "worst": f"worst {100 * WORST
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference ``a`` - ``b`` of two values along ``name``, as tables print them, in every other cell."""
+    """The difference of two entries of a dimension in every other cell.
 
-    name: str
-    a: str
-    b: str
+    Attributes:
+        a, b: What tells the entries apart, by coordinate: all that differs where several parameters are tied.
+        result: Their difference.
+    """
+
+    a: dict[str, Any]
+    b: dict[str, Any]
     result: xr.Dataset
+
+    @property
+    def text(self) -> str:
+        """As tables name it."""
+        return ", ".join(_side_by_side(name, a, self.b[name]) for name, a in self.a.items())
 
 
 def summarise(
@@ -55,6 +64,9 @@ def summarise(
         report = _report(final, metric, over, averaged, cells, compared)
         return json.dumps({**report, "diverged_runs": diverged}, indent=2, allow_nan=False)
     at = f" at step {int(final['step'])}" if "step" in final.coords else ""
+    if not cells["mean"]["n"].any():
+        stored = f"; the stored steps are {', '.join(map(str, results['step'].values))}" if at else ""
+        return f"{metric}{at} over {over}: no cell has a value{stored}."
     first = f", each {over} averaged over {', '.join(averaged)} first" if averaged else ""
     lines = [f"{metric}{at} over {over}{first}.", *_cell_table(final, cells)]
     if diverged:
@@ -106,13 +118,14 @@ def _compared(final: xr.DataArray, over: str, wanted: Sequence[str]) -> list[Con
     """The contrasts, with p-values that are adjusted over all of them."""
     found = []
     for text in wanted:
-        name, a, b = _sides(final, over, text)
-        dim = final[name].dims[0]
-        values = [text_of(value) for value in final[name].values]
-        x, y = (final.isel({dim: values.index(side)}, drop=True) for side in (a, b))
+        dim, a, b = _sides(final, over, text)
+        x, y = (final.isel({dim: index}, drop=True) for index in (a, b))
         better = stats.probability_of_improvement(x, y, over)
         more = {f"improvement_{key}": better[key] for key in ("estimate", "low", "high")}
-        found.append(Contrast(name, a, b, stats.paired_difference(x, y, over).assign(more)))
+        labels = {name: _labels(final, name, dim) for name in labels_along(final.to_dataset(name="_"), dim)}
+        differ = {name: own for name, own in labels.items() if own[a] != own[b]} or {dim: _labels(final, dim, dim)}
+        one, two = ({name: own[index] for name, own in differ.items()} for index in (a, b))
+        found.append(Contrast(one, two, stats.paired_difference(x, y, over).assign(more)))
     if not found:
         return []
     p_values = [contrast.result["p_value"] for contrast in found]
@@ -125,43 +138,63 @@ def _compared(final: xr.DataArray, over: str, wanted: Sequence[str]) -> list[Con
     ]
 
 
-def _sides(final: xr.DataArray, over: str, contrast: str) -> tuple[str, str, str]:
-    """The name whose values a contrast compares, and both of them as tables print them."""
+def _sides(final: xr.DataArray, over: str, contrast: str) -> tuple[str, int, int]:
+    """The dimension along which a contrast compares, and the index of both sides."""
     named = re.fullmatch(r"(?:(\w+)=)?([^:]+):([^:]+)", contrast)
     if named is None:
         raise InvalidInput(f"--contrast {contrast}: write A:B or NAME=A:B, such as grpo:rloo or lr=0.5:0.1")
-    names = [name for dim in final.dims if dim != over for name in labels_along(final.to_dataset(name="_"), str(dim))]
-    names = [name for name in names if name in final.coords and named[1] in (None, name)]
-    if not names:
-        raise InvalidInput(f"--contrast {contrast}: {named[1] or 'this'} does not tell cells apart here")
-    pairs = []
-    for name in names:
-        sides = [_among(final[name].values, side) for side in named.groups()[1:]]
-        if None not in sides:
-            pairs.append((name, *sides))
-            if sides[0] == sides[1]:
-                raise InvalidInput(f"--contrast {contrast}: both sides are {name}={sides[0]}")
-    if not pairs:
-        held = "; ".join(f"{name} has {', '.join(map(text_of, final[name].values))}" for name in names)
+    wanted, *texts = named.groups()
+    dims = [str(dim) for dim in final.dims if dim != over]
+    labelled = final.to_dataset(name="_")
+    along = {name: dim for dim in dims for name in labels_along(labelled, dim) if wanted in (None, name)}
+    if not along and wanted in dims:  # a tied dimension only counts, and is asked for by its own name alone
+        along = {wanted: wanted}
+    if not along:
+        raise InvalidInput(f"--contrast {contrast}: {wanted or 'this'} does not tell cells apart here")
+    found = {name: [_among(_labels(final, name, dim), text) for text in texts] for name, dim in along.items()}
+    found = {name: sides for name, sides in found.items() if all(sides)}
+    if not found:
+        held = "; ".join(
+            f"{name} has {', '.join(dict.fromkeys(map(text_of, _labels(final, name, dim))))}"
+            for name, dim in along.items()
+        )
         raise InvalidInput(f"--contrast {contrast}: no dimension has both values; {held}")
-    if len(pairs) > 1:
-        choices = " or ".join(f"{name}={named[2]}:{named[3]}" for name, *_ in pairs)
+    if len(found) > 1:
+        choices = " or ".join(f"{name}={texts[0]}:{texts[1]}" for name in found)
         raise InvalidInput(f"--contrast {contrast} may mean {choices}")
-    return pairs[0]
+    ((name, (a, b)),) = found.items()
+    for side, text in ((a, texts[0]), (b, texts[1])):
+        if len(side) > 1:
+            dim = along[name]
+            places = enumerate(_labels(final, dim, dim))
+            held = ", ".join(f"{own}: {' '.join(values_at(labelled, {dim: i}))}" for i, own in places)
+            raise InvalidInput(
+                f"--contrast {contrast}: {len(side)} entries of {dim} have {name}={text}; write {dim}=A:B with two of "
+                f"its entries ({held})"
+            )
+    if a == b:
+        raise InvalidInput(
+            f"--contrast {contrast}: both sides are {name}={text_of(_labels(final, name, along[name])[a[0]])}"
+        )
+    return along[name], a[0], b[0]
 
 
-def _among(values: np.ndarray, text: str) -> str | None:
-    """The value that a user means, as tables print it: by its text, or by its number."""
-    printed = [text_of(value) for value in values]
-    if text in printed:
-        return text
+def _labels(final: xr.DataArray, name: str, dim: str) -> np.ndarray:
+    """The values of a coordinate along a dimension, or the places along one that has none."""
+    return final[name].values if name in final.coords else np.arange(final.sizes[dim])
+
+
+def _among(values: np.ndarray, text: str) -> list[int]:
+    """Where the value is that a user means: by its number, by its text in tables, or true and false as in TOML."""
     try:
         number = float(text)
     except ValueError:
-        return None
-    return next(
-        (p for p, value in zip(printed, values, strict=True) if value.dtype.kind in "iuf" and value == number), None
-    )
+        number = math.nan
+    exact = [i for i, value in enumerate(values) if values.dtype.kind in "iuf" and value == number]
+    if exact:
+        return exact
+    flags = isinstance(values[0], bool | np.bool_)
+    return [i for i, value in enumerate(values) if text == text_of(value) or (flags and text == str(value).lower())]
 
 
 def _indices(values: xr.DataArray) -> Iterator[dict[str, int]]:
@@ -179,11 +212,10 @@ def _cell_table(final: xr.DataArray, cells: dict[str, xr.Dataset]) -> list[str]:
             intervals = [_interval(result.isel(at)) for result in cells.values()]
             rows.append([*values_at(labelled, at), str(int(n[at])), *intervals])
     mean, iqm = cells["mean"].attrs, cells["iqm"].attrs
-    lines = [
-        *_cut(rows, left=len(names)),
-        f"[ ]: {100 * mean['level']:g} % intervals; for the mean: {mean['method']}; for the others: {iqm['method']}, "
-        f"{iqm['resamples']} resamples that all cells share.",
-    ]
+    how = f"[ ]: {100 * mean['level']:g} % intervals; for the mean: {mean['method']}; for the others: {iqm['method']}, "
+    how += f"{iqm['resamples']} resamples that all cells share."
+    alone = f"No intervals of mean, IQM, sd and worst {100 * WORST:g} %: they need at least two {mean['over']}s."
+    lines = [*_cut(rows, left=len(names)), how if n.max() > 1 else alone]
     if 1 < n.max() < ENOUGH:
         lines.append(
             "With so few, the intervals of sd and worst 10 % are too narrow: at n = 20, .86 and .57 of them hold the "
@@ -207,18 +239,21 @@ def _contrast_table(final: xr.DataArray, contrasts: list[Contrast]) -> list[str]
         for at in _indices(contrast.result["n"]):
             cell = contrast.result.isel(at)
             place = dict(zip(mine, values_at(labelled, at), strict=True))
-            gain = [f"{cell['rho'].item():.2f}", f"{cell['variance_reduction'].item():.3g}"]
+            gain = [_unless_nan(cell["rho"].item(), ".2f"), _unless_nan(cell["variance_reduction"].item(), ".3g")]
             tests = [_p_value(cell[name].item()) for name in ("p_value", "p_holm")]
             drawn = [_interval(cell), _interval(cell, "improvement_"), *gain, *tests]
-            # numbers alone would not say what they are of
-            what = f"{contrast.name} " if final[contrast.name].dtype.kind in "iuf" else ""
-            labels = [f"{what}{contrast.a} - {contrast.b}", *(place.get(name, "") for name in names)]
+            labels = [contrast.text, *(place.get(name, "") for name in names)]
             rows.append([*labels, str(int(cell["n"])), *drawn])
-    tests, of = len(rows) - 1, contrasts[0].result.attrs
+    tests = sum(int((contrast.result["n"] > 1).sum()) for contrast in contrasts)
+    of = contrasts[0].result.attrs
+    pairs = f"difference: A - B in pairs of the same {of['over']}; "
+    if not tests:
+        alone = "no intervals and no tests: they need at least two pairs of a cell."
+        return [*_cut(rows, left=1 + len(names)), f"{pairs}{alone} P(A better): over all pairs of runs, ties half."]
     return [
         *_cut(rows, left=1 + len(names)),
-        f"difference: A - B in pairs of the same {of['over']}; {of['method']}; each interval for itself at "
-        f"{100 * of['level']:g} %. P(A better): over all pairs of runs, ties half.",
+        f"{pairs}{of['method']}; each interval for itself at {100 * of['level']:g} %. P(A better): over all pairs of "
+        "runs, ties half.",
         "rho: correlation of the pairs. gain: how many times as many independent runs the same interval would take.",
         f"p: paired t-test; adjusted by Holm for {tests} {'test' if tests == 1 else 'tests'}.",
     ]
@@ -243,9 +278,18 @@ def _interval(cell: xr.Dataset, prefix: str = "") -> str:
 
 
 def _p_value(p: float) -> str:
-    if math.isnan(p):
-        return "-"
-    return f"{p:.2g}" if p >= 1e-99 else "<1e-99"
+    return "<1e-99" if p < 1e-99 else _unless_nan(p, ".2g")
+
+
+def _unless_nan(number: float, form: str) -> str:
+    return "-" if math.isnan(number) else f"{number:{form}}"
+
+
+def _side_by_side(name: str, a: Any, b: Any) -> str:
+    """``a - b``, with the name before what would not say what it is of: numbers, true and false."""
+    texts = [text_of(side) for side in (a, b)]
+    texts = texts if texts[0] != texts[1] else [str(side) for side in (a, b)]
+    return f"{'' if isinstance(a, str) else f'{name} '}{texts[0]} - {texts[1]}"
 
 
 def _report(
@@ -257,7 +301,7 @@ def _report(
     contrasts: list[Contrast],
 ) -> dict[str, Any]:
     """Both tables as JSON, unrounded, with how the intervals were made."""
-    tests = sum(contrast.result["n"].size for contrast in contrasts)
+    tests = sum(int((contrast.result["n"] > 1).sum()) for contrast in contrasts)
     return {
         "metric": metric,
         "step": int(final["step"]) if "step" in final.coords else None,
@@ -270,7 +314,7 @@ def _report(
         ],
         "contrasts": [
             {
-                **{"along": contrast.name, "a": contrast.a, "b": contrast.b, "cell": _place(final, at)},
+                **{"a": _plain(contrast.a), "b": _plain(contrast.b), "cell": _place(final, at)},
                 **{**_numbers(contrast.result.isel(at)), "method": contrast.result.attrs["method"]},
             }
             for contrast in contrasts
@@ -285,6 +329,11 @@ def _place(final: xr.DataArray, at: dict[str, int]) -> dict[str, Any]:
     labelled = final.to_dataset(name="_")
     names = [(dim, name) for dim in at for name in labels_along(labelled, dim)]
     return {name: final[name].values[at[dim]].item() if name in final.coords else at[dim] for dim, name in names}
+
+
+def _plain(labels: dict[str, Any]) -> dict[str, Any]:
+    """Labels as Python's own values."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in labels.items()}
 
 
 def _numbers(cell: xr.Dataset) -> dict[str, float | int | None]:

@@ -157,11 +157,28 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
 
 
 def numbers(given: Any, name: str, allowed: str) -> np.ndarray:
-    """``given`` as float64, or a sentence that says what it must be."""
+    """``given`` as float64, NaN where it is masked, or a sentence that says what it must be."""
     try:
-        array = np.asarray(given)
+        array = np.asarray(_unmasked(given))
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
         raise InvalidInput(f"{name} is {given!r}; it must be {allowed}")
     return array.astype(np.float64)
+
+
+def _unmasked(given: Any) -> Any:
+    """``given``, with NaN for what is masked: `numpy.asarray` would take what lies under the mask."""
+    if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "biuf":
+        return given.astype(np.float64).filled(np.nan)
+    if isinstance(given, list | tuple):
+        return [_unmasked(part) for part in given]
+    return given
+
+
+def number(name: str, value: Any, fits: Callable[[float], bool], allowed: str) -> float:
+    """``value`` as a float for which ``fits``, or a sentence that says what it must be."""
+    array = numbers(value, name, allowed)
+    if array.ndim or isinstance(value, bool | np.bool_) or not fits(array.item()):
+        raise InvalidInput(f"{name} is {value!r}; it must be {allowed}")
+    return array.item()

@@ -296,6 +296,7 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
             "distributed is '10.0.0.1:80'; it must be auto, or ADDRESS:PORT,PROCESSES,",
         ),
         (["--distributed", "a:1,2,2"], "distributed is 'a:1,2,2'; it must be auto, or ADDRESS:PORT,PROCESSES,NUMBER"),
+        (["--shard", "1/2", "--overwrite"], "--overwrite would throw away what other shards have done; remove the"),
         (
             ["--distributed", "auto", "--shard", "1/2"],
             "--distributed gives each process a shard of its own; leave",

@@ -204,6 +204,56 @@ def test_intervals_of_ties_are_finite_and_ordered(values: list[float], name: str
         assert min(values) <= low <= high <= max(values)
 
 
+def test_what_is_masked_is_missing() -> None:
+    masked = np.ma.array([1.0, 2.0, 999.0, 4.0], mask=[0, 0, 1, 0])
+    for values in (masked, masked.astype(int), [1.0, 2.0, np.ma.masked, 4.0]):
+        result = stats.mean(values)
+        assert (result.estimate.item(), result.n.item()) == (pytest.approx(7 / 3), 3)
+    assert stats.mean([masked, masked]).n.values.tolist() == [3, 3]
+    assert stats.mean(np.ma.array([True, False], mask=[0, 1])).estimate.item() == 1.0
+    assert stats.paired_difference(masked, [0.0] * 4).n.item() == 3
+    assert stats.collapse_rate(masked, 1.5, tail="high").collapsed.item() == 2
+    assert stats.area_under_curve(np.ma.array([0.0, 9.0, 2.0], mask=[0, 1, 0])).item() == 1.0
+    np.testing.assert_array_equal(stats.holm(np.ma.array([0.01, 0.5, 0.03], mask=[0, 1, 0])), [0.02, np.nan, 0.03])
+    with pytest.raises(InvalidInput, match="threshold is masked; it must be a finite number"):
+        stats.collapse_rate([1.0], np.ma.masked)
+
+
+def test_the_worst_share_may_be_tiny_on_either_side() -> None:
+    values = np.array([0.1, 0.7, 0.3])
+    for share in (1e-15, 1e-9, 1 / 3):
+        assert stats.cvar(values, share=share, tail="high").estimate.item() == pytest.approx(0.7, rel=1e-14)
+        assert stats.cvar(values, share=share).estimate.item() == pytest.approx(0.1, rel=1e-14)
+
+
+@pytest.mark.parametrize("name", [*SUMMARIES, "collapse_rate", "tolerance_interval", "ecdf", "performance_profile"])
+def test_no_cells_at_all_give_a_result_without_cells(name: str) -> None:
+    arguments = {"collapse_rate": [0.5], "performance_profile": [[0.5]]}.get(name, [])
+    call = SUMMARIES[name][0] if name in SUMMARIES else getattr(stats, name)
+    assert call(np.zeros((0, 5)), *arguments).n.shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["mean", "sd", "estimate", "low", "n", "quantile", "value", "threshold", "seeds"])
+def test_names_of_a_result_are_no_names_of_the_values(name: str) -> None:
+    """Where a statistic has that name itself; the others keep it."""
+    values = xr.DataArray(np.ones((2, 4)), dims=[name, "seed"])
+    own = {
+        "sd": [stats.mean],
+        "quantile": [lambda x: stats.quantiles(x, [0.5])],
+        "value": [stats.ecdf],
+        "threshold": [lambda x: stats.performance_profile(x, [0.5])],
+        "seeds": [lambda x: stats.interval_coverage(x, [2], trials=9)],
+        "mean": [],
+    }.get(name, [stats.mean, stats.ecdf, lambda x: stats.quantiles(x, [0.5]), lambda x: stats.paired_difference(x, x)])
+    for call in own:
+        with pytest.raises(InvalidInput, match=f"values have a dimension or coordinate '{name}', a name of the result"):
+            call(values)
+        with pytest.raises(InvalidInput, match=f"coordinate '{name}'"):
+            call(xr.DataArray(np.ones(4), {name: 1.0}, ["seed"]))
+    if name not in ("estimate", "low", "n"):
+        assert stats.median(values).estimate.dims == (name,)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -215,13 +265,31 @@ def test_intervals_of_ties_are_finite_and_ordered(values: list[float], name: str
         (lambda: stats.mean(["a"]), "values is ['a']; it must be numbers"),
         (lambda: stats.mean(xr.DataArray(["a"], dims="seed")), "values holds <U1; it must hold numbers"),
         (lambda: stats.mean(np.zeros((3, 0))), "values have no dim_1 at all"),
-        (lambda: stats.mean([1.0, 2.0], level=95), "level is 95; it must lie between 0 and 1"),
+        (lambda: stats.mean([1.0, 2.0], level=95), "level is 95; it must be between 0 and 1"),
         (lambda: stats.mean([1.0, 2.0], method="bca"), "method is 'bca'; it must be 'auto', 't' or 'bootstrap'"),
         (lambda: stats.iqm([1.0, 2.0], resamples=38), "resamples is 38; level 0.95 needs a whole number at least 39"),
         (lambda: stats.iqm([1.0, 2.0], seed=-1), "seed is -1; it must be a whole number at least 0 or a numpy"),
         (lambda: stats.mean([1.0, 2.0], seed=0.5), "seed is 0.5; it must be a whole number at least 0 or a numpy"),
         (lambda: stats.quantiles([1.0, 2.0], [1.5]), "q is [1.5]; it must be numbers from 0 to 1"),
         (lambda: stats.cvar([1.0, 2.0], share=0.0), "share is 0.0; it must be above 0 and at most 1"),
+        *(
+            (lambda share=share: stats.cvar([1.0], share=share), f"share is {share!r}; it must be above 0 and at most")
+            for share in ("0.1", None, [0.1], True, 1 + 1j)
+        ),
+        *(
+            (lambda level=level, f=f: f([1.0, 2.0], level=level), f"level is {level!r}; it must be between 0 and 1")
+            for level in ("0.95", None, [0.9], True)
+            for f in (stats.mean, stats.iqm, stats.tolerance_interval, stats.ecdf)
+        ),
+        (lambda: stats.quantiles([1.0, 2.0], "a"), "q is 'a'; it must be numbers from 0 to 1"),
+        (lambda: stats.quantiles([1.0, 2.0], [np.nan]), "q is [nan]; it must be numbers from 0 to 1"),
+        (lambda: stats.mean([1.0], resamples="many"), "resamples is 'many'; it must be a whole number at least 1"),
+        (lambda: stats.std([1.0, -1e308]), "values have numbers beyond ±1e+150, whose squares would overflow"),
+        (lambda: stats.iqm([np.nan, 1e308]), "values have numbers beyond ±1e+150"),
+        (
+            lambda: stats.mean(xr.Dataset({"a": (("metric", "seed"), np.ones((2, 3)))})),
+            "values have a variable or dimension 'metric', a name of the result",
+        ),
         (lambda: stats.cvar([1.0, 2.0], tail="left"), "tail is 'left'; it must be 'low' or 'high'"),
     ],
 )

@@ -1,6 +1,7 @@
 """Comparisons: pairs are matched by seed, tests agree with SciPy, corrections hold what they promise."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -69,10 +70,47 @@ def test_pairs_are_matched_by_label_and_other_dimensions_by_name() -> None:
     assert stats.paired_difference(x, grid).estimate.dims == ("lr",)
     with pytest.raises(InvalidInput, match="x and y have no seed in common"):
         stats.paired_difference(x.isel(seed=slice(10)), y.isel(seed=slice(10, None)))
-    with pytest.raises(InvalidInput, match="x and y have no lr in common"):
-        stats.paired_difference(grid.isel(lr=[0]), grid.isel(lr=[1]))
     with pytest.raises(InvalidInput, match="two plain arrays of one shape, or two labelled ones"):
         stats.paired_difference(X, Y[:5])
+
+
+COMPARISONS = (
+    stats.paired_difference,
+    stats.welch_difference,
+    stats.probability_of_improvement,
+    stats.variance_ratio,
+)
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+@pytest.mark.parametrize("dataset", [False, True])
+def test_cells_are_matched_by_label_too(compare: Callable[..., xr.Dataset], dataset: bool) -> None:
+    values = np.array([X, X + 4.0, Y])
+    grid = xr.DataArray(values, {"lr": [1.0, 2.0, 3.0], "seed": range(30)}, ["lr", "seed"])
+    turned = grid.isel(lr=[2, 0, 1]).T
+    one, other = (xr.Dataset({"accuracy": side}) if dataset else side for side in (grid, turned))
+    wanted = compare(values, values)
+    result = compare(one, other)
+    assert result.lr.values.tolist() == [1.0, 2.0, 3.0]
+    for name in wanted.data_vars:
+        np.testing.assert_array_equal(np.squeeze(result[name]), wanted[name], name)
+    for other in (grid.isel(lr=[0, 1]), grid.assign_coords(lr=[1.0, 2.0, 4.0])):
+        with pytest.raises(InvalidInput, match=r"x and y have other values of lr, such as .*; select the ones"):
+            compare(grid, other)
+    tied = grid.rename(lr="run").assign_coords(run=range(3), lr=("run", [1.0, 2.0, 3.0]))
+    assert compare(tied, tied).lr.values.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(InvalidInput, match="x and y have other values of lr along run"):
+        compare(tied, tied.assign_coords(lr=("run", [2.0, 1.0, 3.0])))
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_no_cells_and_no_replicates(compare: Callable[..., xr.Dataset]) -> None:
+    assert compare(np.zeros((0, 5)), np.zeros((0, 5))).estimate.shape == (0,)
+    with pytest.raises(InvalidInput, match="values have no dim_1 at all; at least one is needed"):
+        compare(np.zeros((2, 0)), np.zeros((2, 0)))
+    empty = labelled(np.zeros(0))
+    with pytest.raises(InvalidInput, match="values have no seed at all"):
+        compare(empty, empty)
 
 
 @pytest.mark.parametrize("statistic", ["mean", "median", "iqm", "std"])
@@ -128,6 +166,24 @@ def test_the_variance_ratio_and_its_test_are_those_of_numpy_and_scipy() -> None:
     theirs = scipy_stats.levene(X, Y, center="median")
     assert result.p_value.item() == pytest.approx(theirs.pvalue, rel=1e-9)
     assert result.low.item() < result.estimate.item() < result.high.item()
+
+
+def test_two_seeds_are_no_test_of_variances() -> None:
+    """Both distances from the median of two are equal, so the F-test would divide by 0 and always alarm."""
+    for y in ([1.0, 3.0], [1.0, 2.0]):
+        result = stats.variance_ratio([1.0, 2.0], y)
+        assert np.isnan(result.p_value.item())
+        assert np.isfinite([result[name].item() for name in ("estimate", "low", "high")]).all()
+    theirs = scipy_stats.levene([1.0, 2.0, 4.0], [1.0, 3.0, 9.0], center="median")
+    assert stats.variance_ratio([1.0, 2.0, 4.0], [1.0, 3.0, 9.0]).p_value.item() == pytest.approx(theirs.pvalue)
+
+
+def test_welch_does_not_depend_on_the_unit() -> None:
+    wanted = stats.welch_difference(X, Y)
+    for unit in (2.0**-300, 2.0**400):
+        result = stats.welch_difference(X * unit, Y * unit)
+        assert result.p_value.item() == pytest.approx(wanted.p_value.item(), rel=1e-12)
+        assert result.low.item() / unit == pytest.approx(wanted.low.item(), rel=1e-12)
 
 
 def test_brown_and_forsythe_keep_their_level_where_the_f_test_does_not() -> None:
@@ -192,6 +248,15 @@ def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
             lambda: stats.paired_difference(X, Y, statistic="max"),
             "statistic is 'max'; it must be one of mean, median, iqm, std",
         ),
+        (lambda: stats.paired_difference(X, Y, method="bca"), "method is 'bca'; it must be 'auto', 't' or 'bootstrap'"),
+        *(
+            (
+                lambda method=method: stats.paired_difference(X, Y, statistic="iqm", method=method),
+                f"method is {method!r}; it must be 'auto' or 'bootstrap'",
+            )
+            for method in ("t", "bca")
+        ),
+        (lambda: stats.welch_difference(X, Y, level="0.9"), "level is '0.9'; it must be between 0 and 1"),
         (lambda: stats.paired_difference(labelled(X), Y), "x and y have the shapes (30,) and (30,)"),
         (lambda: stats.welch_difference(np.zeros((2, 5)), np.zeros((3, 5))), "x and y have the cells"),
     ],

@@ -6,6 +6,7 @@ import xarray as xr
 from scipy import stats as scipy_stats
 
 from rlvr_jax import stats
+from rlvr_jax.kept import Kept
 from rlvr_jax.types import InvalidInput
 
 
@@ -80,8 +81,17 @@ def test_the_area_is_that_of_numpy() -> None:
     np.testing.assert_allclose(area, np.trapezoid(curves(), [0, 100, 300], axis=-1) / 300)
     assert area.dims == ("method", "seed")
     np.testing.assert_array_equal(area, stats.area_under_curve(curves().values, steps=[0, 100, 300]))
-    gap = stats.area_under_curve([[np.nan, 1.0, np.nan, 3.0], [np.nan, 2.0, np.nan, np.nan], [np.nan] * 4])
-    np.testing.assert_array_equal(gap, [2.0, 2.0, np.nan])
+    holes = np.array([[np.nan, 1.0, np.nan, 3.0], [4.0, 2.0, np.inf, np.nan], [np.nan, 2.0, np.nan, np.nan]])
+    steps = np.array([0.0, 10.0, 30.0, 40.0])
+    area = stats.area_under_curve([*holes, [np.nan] * 4], steps=steps)
+    # by hand: 1 1 7/3 3, then 4 2 2 2, then 2 2 2 2
+    np.testing.assert_allclose(area, [(10 + 100 / 3 + 80 / 3) / 40, 90 / 40, 2.0, np.nan])
+    filled = [np.interp(steps, steps[np.isfinite(row)], row[np.isfinite(row)]) for row in holes]
+    np.testing.assert_allclose(area[:3], np.trapezoid(filled, steps) / 40)
+    kept = Kept("zero_frac", "area").of(np.moveaxis(holes.reshape(1, 3, 4), -1, 1), steps.tolist())
+    np.testing.assert_array_equal(kept, [area[:3]])
+    assert stats.area_under_curve([[3.0], [np.nan]]).values.tolist() == [3.0, pytest.approx(np.nan, nan_ok=True)]
+    assert stats.area_under_curve(np.zeros((0, 3))).shape == (0,)
 
 
 def test_runs_that_never_get_there_count_as_later_than_all() -> None:
@@ -178,6 +188,22 @@ def test_sources_of_cells_that_are_constant_or_incomplete() -> None:
     np.testing.assert_allclose(again.estimate, result.estimate, rtol=1e-9, atol=1e-12)
 
 
+def test_sources_are_split_along_a_tied_axis_called_run() -> None:
+    runs = np.random.default_rng(7).normal(size=(2, 4, 5))
+    sources = ["task_seed", "prompt_seed"]
+    result = stats.variance_components(xr.DataArray(runs, dims=["run", *sources]), sources)
+    assert result.estimate.dims == ("run", "source")
+    for run in range(2):
+        alone = stats.variance_components(xr.DataArray(runs[run], dims=sources), sources)
+        np.testing.assert_allclose(result.isel(run=run).estimate, alone.estimate, rtol=1e-12)
+
+
+def test_one_size_is_one_size() -> None:
+    coverage = stats.interval_coverage(np.arange(9.0), 3, trials=50)
+    assert coverage.seeds.values.tolist() == [3]
+    np.testing.assert_array_equal(coverage.estimate, stats.interval_coverage(np.arange(9.0), [3.0], trials=50).estimate)
+
+
 SMALL = xr.DataArray(np.zeros((2, 3)), dims=["lr", "seed"])
 
 
@@ -186,7 +212,7 @@ SMALL = xr.DataArray(np.zeros((2, 3)), dims=["lr", "seed"])
     [
         (lambda: stats.collapse_rate([1.0], np.nan), "threshold is nan; it must be a finite number"),
         (lambda: stats.collapse_rate([1.0], 0.5, tail="up"), "tail is 'up'; it must be 'low' or 'high'"),
-        (lambda: stats.tolerance_interval([1.0], coverage=90), "coverage is 90; it must lie between 0 and 1"),
+        (lambda: stats.tolerance_interval([1.0], coverage=90), "coverage is 90; it must be between 0 and 1"),
         (lambda: stats.ecdf([1.0], [np.inf]), "at is [inf]; it must be finite numbers"),
         (lambda: stats.performance_profile([1.0], []), "thresholds is []; it must be finite numbers"),
         (lambda: stats.area_under_curve([1.0, 2.0], steps=[1, 1]), "it must be 2 rising numbers"),
@@ -199,12 +225,50 @@ SMALL = xr.DataArray(np.zeros((2, 3)), dims=["lr", "seed"])
         (lambda: stats.time_to_threshold(curves(), np.inf), "threshold is inf; it must be a finite number"),
         (lambda: stats.select_then_report(SMALL, "method"), "choose is 'method'; it must be a dimension of values"),
         (lambda: stats.select_then_report(SMALL, "lr", best="most"), "best is 'most'; it must be 'max' or 'min'"),
-        (lambda: stats.select_then_report(SMALL, "lr", choosing=3), "choosing is 3; it must be at least 1 and leave"),
+        (
+            lambda: stats.select_then_report(SMALL, "lr", choosing=3),
+            "choosing is 3; it must be a whole number from 1",
+        ),
+        (
+            lambda: stats.select_then_report(SMALL, "lr", choosing=1.5),
+            "choosing is 1.5; it must be a whole number",
+        ),
+        (lambda: stats.select_then_report(SMALL, "lr", resamples="x"), "resamples is 'x'; it must be a whole number"),
+        (lambda: stats.select_then_report(SMALL, "lr", method="x"), "method is 'x'; it must be 'auto', 't' or"),
+        (lambda: stats.select_then_report(SMALL[:, :1], "lr"), "values have 1 seed; one to choose by and another to"),
+        (lambda: stats.select_then_report(SMALL, "seed"), "choose is 'seed'; it must be a dimension of values besides"),
+        *(
+            (lambda name=name: stats.select_then_report(np.zeros((2, 2, 4)), name), f"choose is {name!r}; it must be a")
+            for name in ("seed", "dim_0", 3)
+        ),
         (lambda: stats.select_then_report([1.0, 2.0], "lr"), "it must be [..., candidates, n]"),
         (lambda: stats.variance_components(SMALL, ["seed"]), "it must be two or more different dimensions"),
         (lambda: stats.variance_components(SMALL, ["seed", "task_seed"]), "over has 'task_seed'; each source must be"),
+        *(
+            (lambda over=over: stats.variance_components(SMALL, over), "it must be two or more different dimensions")
+            for over in (None, 3, ["seed", 3], "seed", ["seed", "seed"])
+        ),
+        (lambda: stats.variance_components(SMALL, ["lr", "seed"], draws=0), "draws is 0; it must be a whole number at"),
         (lambda: stats.variance_components(SMALL.values, ["a", "b"]), "variance components need labelled values"),
         (lambda: stats.interval_coverage([1.0, 2.0], [1]), "sizes is [1]; it must be whole numbers at least 2"),
+        *(
+            (lambda sizes=sizes: stats.interval_coverage([1.0, 2.0], sizes), "it must be whole numbers at least 2")
+            for sizes in (["a"], [2.5], [], None, [np.nan], [[2]])
+        ),
+        (lambda: stats.interval_coverage([1.0, 2.0], [2], trials=1.5), "trials is 1.5; it must be a whole number at"),
+        (lambda: stats.interval_coverage([1.0, 2.0], [2], method="auto"), "method is 'auto'; it must be 't' or 'boot"),
+        *(
+            (lambda bad=bad, f=f: f([[1.0, 2.0]], bad), f"threshold is {bad!r}; it must be a finite number")
+            for bad in ("0.5", None, [0.5])
+            for f in (stats.collapse_rate, stats.time_to_threshold)
+        ),
+        *(
+            (lambda bad=bad: stats.tolerance_interval([1.0], coverage=bad), f"coverage is {bad!r}; it must be between")
+            for bad in ("0.9", None, [0.9])
+        ),
+        (lambda: stats.time_to_threshold(np.zeros((0, 3)), 0.5), "values have no dim_0 at all; at least one is needed"),
+        (lambda: stats.area_under_curve(curves().assign_coords(step=[0, 2, 1])), "steps is array([0, 2, 1]); it must"),
+        (lambda: stats.area_under_curve([1.0, 2.0], steps=[0, np.inf]), "steps is [0, inf]; it must be 2 rising"),
         (
             lambda: stats.interval_coverage([1.0, 2.0], [2], trials=0),
             "trials is 0; it must be a whole number at least 1",

@@ -61,6 +61,35 @@ def test_effects_and_seeds_are_inverse() -> None:
     assert stats.seeds_needed(100.0, sd=1.0) == 2
 
 
+@pytest.mark.parametrize("unit", [1e-300, 5e-324, 1e200, 1e307])
+def test_plans_do_not_depend_on_the_unit(unit: float) -> None:
+    assert stats.seeds_needed(unit, sd=unit) == 17
+    assert stats.seeds_needed(unit, sd=unit, rho=0.5) == 10
+    if unit != 5e-324:  # the smallest float has no digits
+        wanted = stats.minimum_detectable_effect(5, sd=1.0, sd_other=0.5)
+        found = stats.minimum_detectable_effect(5, sd=unit, sd_other=0.5 * unit)
+        assert found / unit == pytest.approx(wanted, rel=1e-9)
+    assert stats.seeds_needed(1e300, sd=1e-300) == 2
+    assert stats.seeds_needed(1.0, sd=1.0, sd_other=1e-300) == stats.seeds_needed(1.0, sd=1e-9, sd_other=1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"n": 2, "sd": 1.7e308}, "sd is 1.7e+308; the difference would be larger than any number"),
+        ({"n": 2.5, "sd": 1.0}, "n is 2.5; it must be a whole number from 2 to 1000000000"),
+        ({"n": 1, "sd": 1.0}, "n is 1; it must be a whole number from 2"),
+        ({"n": 10**400, "sd": 1.0}, "it must be a whole number from 2"),
+        ({"n": 5, "sd": None}, "sd is None; it must be a number above 0"),
+        ({"n": 5, "sd": 1.0, "power": "a"}, "power is 'a'; it must be above 0.05 and below 1"),
+    ],
+)
+def test_no_effect_of_what_cannot_be_planned(arguments: dict[str, float], sentence: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        stats.minimum_detectable_effect(**arguments)
+    assert sentence in str(caught.value)
+
+
 def test_tolerance_intervals_need_46_93_and_473_seeds() -> None:
     for coverage, n in ((0.9, 46), (0.95, 93), (0.99, 473)):
         assert stats.seeds_needed(coverage=coverage) == n
@@ -95,11 +124,28 @@ def test_a_collapse_rate_is_known_as_well_as_said(rate: float, within: float, n:
         ({"difference": 1.0, "sd": 1.0, "rho": 1.5}, "rho is 1.5; it must be from -1 to 1"),
         ({"difference": 1.0, "sd": 1.0, "power": 0.01}, "power is 0.01; it must be above 0.05 and below 1"),
         ({"difference": 1e-9, "sd": 1.0}, "more than 1e+09 seeds would be needed"),
-        ({"sd_within": 0.1, "rho": 0.5}, "sd, sd_other and rho go with difference"),
+        ({"sd_within": 0.1, "rho": 0.5}, "rho goes with difference, not with sd_within"),
+        ({"sd_within": 0.1, "sd": 0.5}, "sd goes with difference, not with sd_within"),
+        ({"coverage": 0.9, "collapse_rate": 0.1}, "collapse_rate goes with rate_within, not with coverage"),
+        ({"coverage": 0.9, "power": 0.9}, "power goes with difference, not with coverage"),
+        ({"rate_within": 0.1, "collapse_rate": 0.1, "power": 0.8}, "power goes with difference, not with rate_within"),
+        (
+            {"difference": 0.1, "sd": 1.0, "collapse_rate": 0.2},
+            "collapse_rate goes with rate_within, not with difference",
+        ),
+        ({"difference": "0.1", "sd": 1.0}, "difference is '0.1'; it must be above 0"),
+        ({"difference": 0.1, "sd": "1"}, "sd is '1'; it must be a number above 0"),
+        ({"difference": 0.1, "sd": 1.0, "sd_other": [1.0]}, "sd_other is [1.0]; it must be a number above 0"),
+        ({"difference": 0.1, "sd": 1.0, "power": "0.9"}, "power is '0.9'; it must be above 0.05 and below 1"),
+        ({"difference": 0.1, "sd": 1.0, "rho": "high"}, "rho is 'high'; it must be from -1 to 1"),
+        ({"sd_within": "a"}, "sd_within is 'a'; it must be above 0 and below 1"),
+        ({"coverage": "a"}, "coverage is 'a'; it must be above 0 and below 1"),
+        ({"rate_within": "a", "collapse_rate": 0.5}, "rate_within is 'a'; it must be above 0 and below 1"),
+        ({"rate_within": 0.1, "collapse_rate": "a"}, "collapse_rate is 'a'; it must be from 0 to 1"),
         ({"rate_within": 0.1}, "collapse_rate is None; it must be from 0 to 1"),
         ({"rate_within": 1e-5, "collapse_rate": 0.5}, "more than 100,000 seeds would be needed"),
         ({"coverage": 1.0}, "coverage is 1.0; it must be above 0 and below 1"),
-        ({"coverage": 0.9, "level": 1.0}, "level is 1.0; it must lie between 0 and 1"),
+        ({"coverage": 0.9, "level": 1.0}, "level is 1.0; it must be between 0 and 1"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments: dict[str, float], sentence: str) -> None:

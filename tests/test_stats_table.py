@@ -100,7 +100,7 @@ def test_json_holds_the_same_unrounded(held: dict[str, xr.Dataset], capsys: pyte
     assert found["cells"][0]["mean"]["estimate"] is None  # that cell was not run
     lost, kept = found["contrasts"]
     assert (lost["cell"], lost["n"], lost["estimate"], lost["p_holm"]) == ({"reward_offset": 0.0}, 0, None, None)
-    assert (kept["a"], kept["b"], kept["along"], kept["n"]) == ("grpo", "none", "method", 24)
+    assert (kept["a"], kept["b"], kept["n"]) == ({"method": "grpo"}, {"method": "none"}, 24)
     assert kept["p_holm"] == kept["p_value"]  # one test was made
     assert len(printed(capsys)) == 2 + 9 + 2  # and it has no row
 
@@ -140,7 +140,77 @@ def test_a_contrast_of_tied_parameters_and_of_numbers_however_they_are_written(
     held["results"] = tied.assign_coords(lr_h=("run", [0.5, 0.05]))
     for contrast in ("kl_coef=0.10:0", "0.1:0"):
         lines = printed(capsys, "--contrast", contrast)
-        assert lines[8].startswith("kl_coef 0.1 - 0  6  ")
+        assert lines[8].startswith("kl_coef 0.1 - 0, lr_h 0.05 - 0.5  6  ")
+
+
+def test_a_value_that_occurs_twice_on_a_tied_axis_does_not_mix_in_the_other_parameter(
+    held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tied = results({"run": range(3), "seed": range(6)})
+    tied = tied.assign_coords(method=("run", ["rloo", "grpo", "grpo"]), call_cost=("run", [0.02, 0.02, 0.0]))
+    held["results"] = tied
+    for contrast, sentence in {
+        "call_cost=0.02:0": "2 entries of run have call_cost=0.02; write run=A:B with two of its entries "
+        "(0: rloo 0.02, 1: grpo 0.02, 2: grpo 0)",
+        "rloo:grpo": "2 entries of run have method=grpo; write run=A:B",
+        "run=1:1": "both sides are run=1",
+        "run=1:3": "no dimension has both values; run has 0, 1, 2",
+    }.items():
+        assert main(["stats", "study.zarr", "--contrast", contrast]) == 2
+        assert f"--contrast {contrast}: {sentence}" in capsys.readouterr().err
+    final = tied["accuracy"].isel(step=-1)
+    for contrast, row, (a, b) in (
+        ("run=1:2", "call_cost 0.02 - 0  6  ", (1, 2)),
+        ("run=0:2", "rloo - grpo, call_cost 0.02 - 0  6  ", (0, 2)),
+        ("run=0:1", "rloo - grpo  6  ", (0, 1)),
+    ):
+        assert printed(capsys, "--contrast", contrast)[9].startswith(row)
+        (found,) = json.loads("\n".join(printed(capsys, "--contrast", contrast, "--json")))["contrasts"]
+        wanted = final.isel(run=a).values.astype(float).mean() - final.isel(run=b).values.astype(float).mean()
+        assert found["estimate"] == pytest.approx(wanted, rel=1e-9)
+    assert found["a"] == {"method": "rloo"}
+    held["results"] = tied.assign_coords(call_cost=("run", [0.1234567, 0.1234568, 0.0])).drop_vars("method")
+    assert printed(capsys, "--contrast", "0.1234567:0.1234568")[9].startswith("call_cost 0.1234567 - 0.1234568  6  ")
+    assert main(["stats", "study.zarr", "--contrast", "0.123457:0"]) == 2  # as tables print both
+    assert "2 entries of run have call_cost=0.123457" in capsys.readouterr().err
+
+
+def test_true_and_false_are_written_as_in_toml_or_in_python(
+    held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]
+) -> None:
+    held["results"] = results({"cold_start": [False, True], "seed": range(4)})
+    lines = [
+        printed(capsys, "--contrast", contrast) for contrast in ("true:false", "True:False", "cold_start=true:false")
+    ]
+    assert lines[0] == lines[1] == lines[2]
+    assert lines[0][8].startswith("cold_start True - False  4  ")
+    (found,) = json.loads("\n".join(printed(capsys, "--contrast", "true:false", "--json")))["contrasts"]
+    assert (found["a"], found["b"]) == ({"cold_start": True}, {"cold_start": False})
+
+
+def test_one_seed_has_neither_intervals_nor_tests_and_says_so(
+    held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]
+) -> None:
+    held["results"] = results({"method": ["rloo", "grpo"], "seed": [3]})
+    lines = printed(capsys, "--contrast", "grpo:rloo", "--collapse", "0.5")
+    assert lines[4] == "No intervals of mean, IQM, sd and worst 10 %: they need at least two seeds."
+    assert lines[5] == "collapsed: share below 0.5, with the Clopper-Pearson interval."
+    assert re.split(r"  +", lines[8])[4:] == ["-", "-", "-", "-"]
+    assert lines[9:] == [
+        "difference: A - B in pairs of the same seed; no intervals and no tests: they need at least two pairs of a "
+        "cell. P(A better): over all pairs of runs, ties half."
+    ]
+    assert not any("95 %" in line or "nan" in line for line in lines)
+    found = json.loads("\n".join(printed(capsys, "--contrast", "grpo:rloo", "--json")))
+    assert found["correction"] is None
+
+
+def test_a_metric_without_values_says_so(held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "--metric", "zero_frac", "--step", "0", "--contrast", "grpo:rloo") == [
+        "zero_frac at step 0 over seed: no cell has a value; the stored steps are 0, 100, 200, 400, 600."
+    ]
+    cells = json.loads("\n".join(printed(capsys, "--metric", "zero_frac", "--step", "0", "--json")))["cells"]
+    assert [cell["mean"]["estimate"] for cell in cells] == [None] * 10
 
 
 @pytest.mark.parametrize(

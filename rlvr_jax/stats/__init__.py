@@ -4,9 +4,12 @@
     rj.stats.iqm(final, over="seed")                                  # estimate, low, high and n of each cell
     rj.stats.paired_difference(final.sel({"method": "grpo"}), final.sel({"method": "rloo"}))
 
-Every function takes a plain array (``axis`` says where the replicates are), a DataArray or a Dataset of metrics of the
-same dimensions, and returns a Dataset whose attributes name the method, the level and the number of resamples. Missing
-values do not count; ``n`` says how many did.
+What summarises or compares runs takes a plain array (``axis`` says where the replicates are), a DataArray or a Dataset
+of metrics of the same dimensions, and returns a Dataset whose attributes name the method, the level and the number of
+resamples. Missing values, NaN, infinite or masked, do not count; ``n`` says how many did. Others differ:
+`variance_components` takes labelled values alone, `area_under_curve` returns a DataArray of the runs, `holm` and
+`benjamini_hochberg` take and return arrays of p-values, `seeds_needed` and `minimum_detectable_effect` plan with
+numbers.
 
 How often nominal 95 % intervals hold the truth, measured on 2,000 sets of 5, 20 and 50 seeds (to ± .01, and ± .02
 below .8): normal; skewed, lognormal with σ = 1; bimodal, 15 % of the seeds collapsed; saturated, half of them at the

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.types import InvalidInput, number, whole
 
 #: counts ``[n, R]`` and one or more samples ``[cells, n]`` -> the statistic ``[cells, R]``.
 Statistic: TypeAlias = Callable[..., np.ndarray]
@@ -43,8 +43,7 @@ class Bounds:
 
 def check_level(level: float) -> None:
     """Refuse a confidence level outside of (0, 1)."""
-    if not 0.0 < level < 1.0:
-        raise InvalidInput(f"level is {level!r}; it must lie between 0 and 1, such as 0.95")
+    number("level", level, lambda value: 0.0 < value < 1.0, "between 0 and 1, such as 0.95")
 
 
 def entropy_of(seed: int | np.random.Generator) -> int:
@@ -81,7 +80,7 @@ def bootstrap(
         the spread.
     """
     check_level(level)
-    if not isinstance(resamples, Integral) or (resamples + 1) * (1 - level) / 2 < 1 - 1e-9:
+    if (whole("resamples", resamples, 1) + 1) * (1 - level) / 2 < 1 - 1e-9:
         least = math.ceil(2 / (1 - level) - 1e-9) - 1
         raise InvalidInput(f"resamples is {resamples!r}; level {level:g} needs a whole number at least {least}")
     entropy = entropy_of(seed)

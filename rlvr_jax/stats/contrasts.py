@@ -11,9 +11,9 @@ import xarray as xr
 from scipy.special import fdtrc, stdtr
 
 from rlvr_jax.stats.bootstrap import RESAMPLES, Bounds, bootstrap, check_level, improvement_of, quantile_of, std_of
-from rlvr_jax.stats.replicates import Values, cells_of, pairs_of
+from rlvr_jax.stats.replicates import Values, pairs_of, sides_of
 from rlvr_jax.stats.student import moments, t_quantile
-from rlvr_jax.stats.summaries import BOOTSTRAP, MeanMethod, Seed, attributes, iqm_of, mean_bounds
+from rlvr_jax.stats.summaries import BOOTSTRAP, MeanMethod, Seed, attributes, check_method, iqm_of, mean_bounds
 from rlvr_jax.types import InvalidInput
 
 Difference: TypeAlias = Literal["mean", "median", "iqm", "std"]
@@ -44,11 +44,11 @@ def paired_difference(
     .85 at n = 5 and .87 to .93 at 20, that of the IQM with .89 to .96 at n = 5 and .95 to .97 from 20 on.
 
     Args:
-        x, y: as the values of `mean`; labelled values are matched by the labels of ``over``, and their other
-            dimensions broadcast. Where a replicate is missing on one side, the pair is left out.
+        x, y: as the values of `mean`; labelled values are matched by label, and dimensions that one side lacks are
+            broadcast. Where a replicate is missing on one side, or its label, the pair is left out.
         statistic: ``"mean"``, ``"median"``, ``"iqm"`` or ``"std"``.
         over, axis, level, resamples, seed: as in `mean`.
-        method: of the interval of the mean, as in `mean`; the others are bootstrapped.
+        method: of the interval of the mean, as in `mean`; the others have no t-interval.
 
     Returns:
         ``estimate``, ``low``, ``high`` in the units of the values, ``n`` pairs, ``rho``, the correlation between the
@@ -56,7 +56,7 @@ def paired_difference(
         two-sided; equal constant differences have p = 1 if they are 0, else 0.
 
     Raises:
-        InvalidInput: an argument that cannot be meant, or no common replicates.
+        InvalidInput: an argument that cannot be meant, cells with other labels, or no common replicates.
 
     Example:
         >>> result = paired_difference([0.9, 0.8, 0.7, 0.9], [0.8, 0.7, 0.5, 0.7])
@@ -71,6 +71,7 @@ def paired_difference(
         bounds, named = mean_bounds(difference, level, method, resamples, seed)
         test = {"p_value": _t_test(difference)}
     else:
+        check_method(method, "auto", "bootstrap")
         part = _STATISTICS[statistic]
 
         def contrast(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -105,7 +106,7 @@ def welch_difference(x: Values, y: Values, over: str = "seed", *, axis: int = -1
     not independent: for them the interval is too wide, often by far, and `paired_difference` is the one to take.
 
     Args:
-        x, y: as the values of `mean`, of the same other dimensions; the numbers of replicates may differ.
+        x, y: as the values of `mean`, of the same cells, matched by label; the numbers of replicates may differ.
         over, axis, level: as in `mean`.
 
     Returns:
@@ -113,7 +114,7 @@ def welch_difference(x: Values, y: Values, over: str = "seed", *, axis: int = -1
         where a side has fewer than two values.
 
     Raises:
-        InvalidInput: an argument that cannot be meant.
+        InvalidInput: an argument that cannot be meant, or cells with other labels.
 
     Example:
         >>> result = welch_difference([0.9, 0.8, 0.7, 0.9], [0.8, 0.7, 0.5, 0.7])
@@ -121,25 +122,21 @@ def welch_difference(x: Values, y: Values, over: str = "seed", *, axis: int = -1
         [0.15, -0.047, 0.347]
     """
     check_level(level)
-    one, two = cells_of(x, over, axis), cells_of(y, over, axis)
-    if one.frame.dims != two.frame.dims or one.frame.shape != two.frame.shape:
-        raise InvalidInput(
-            f"x and y have the cells {dict(one.frame.sizes)} and {dict(two.frame.sizes)}; they must agree"
-        )
+    one, two = sides_of(x, y, over, axis)
     (n_x, mean_x, sd_x), (n_y, mean_y, sd_y) = moments(one.values), moments(two.values)
     estimate = mean_x - mean_y
     with np.errstate(invalid="ignore", divide="ignore"):
         part_x, part_y = sd_x**2 / n_x, sd_y**2 / n_y
         error = np.sqrt(part_x + part_y)
-        degrees = (part_x + part_y) ** 2 / (part_x**2 / (n_x - 1) + part_y**2 / (n_y - 1))
+        share = part_x / (part_x + part_y)  # squares of the parts themselves would underflow
+        degrees = 1 / (share**2 / (n_x - 1) + (1 - share) ** 2 / (n_y - 1))
         degrees = np.where(error == 0, n_x + n_y - 2, degrees)
         t = np.where((error == 0) & (estimate == 0), 0.0, estimate / error)
     half = t_quantile(degrees, level) * error
     bounds = Bounds(estimate, estimate - half, estimate + half, np.minimum(n_x, n_y))
     columns = {**bounds.columns(), "p_value": 2 * stdtr(degrees, -np.abs(t))}
     result = one.dataset(columns, statistic="difference of independent means", method="Welch's t", level=level)
-    shared = [name for name in one.frame.coords if name in two.frame.coords]
-    alike = [name for name in shared if one.frame[name].equals(two.frame[name])]
+    alike = [name for name, coord in two.frame.coords.items() if coord.equals(one.frame.coords.get(name))]
     return result.drop_vars([name for name in one.frame.coords if name not in alike])
 
 
@@ -169,7 +166,7 @@ def probability_of_improvement(
         ``estimate``, ``low``, ``high`` from 0 to 1, and ``n`` seeds.
 
     Raises:
-        InvalidInput: an argument that cannot be meant, or no common replicates.
+        InvalidInput: an argument that cannot be meant, cells with other labels, or no common replicates.
 
     Example:
         >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0]).estimate.item()
@@ -206,11 +203,12 @@ def variance_ratio(
         over, axis, level, resamples, seed: as in `mean`.
 
     Returns:
-        ``estimate``, ``low``, ``high``, ``n`` pairs and ``p_value``. Two constant sides have the ratio 1 and p = 1; a
+        ``estimate``, ``low``, ``high``, ``n`` pairs and ``p_value``, NaN where n < 3: two values are equally far from
+        their median, so that there is no spread to test against. Two constant sides have the ratio 1 and p = 1; a
         constant y alone has the ratio infinity.
 
     Raises:
-        InvalidInput: an argument that cannot be meant, or no common replicates.
+        InvalidInput: an argument that cannot be meant, cells with other labels, or no common replicates.
 
     Example:
         >>> result = variance_ratio([0.0, 2.0, 4.0, 6.0], [0.0, 1.0, 3.0, 3.0])
@@ -236,4 +234,4 @@ def _brown_forsythe(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         between, within = n * (mean_x - mean_y) ** 2 / 2, (n - 1) * (sd_x**2 + sd_y**2)
         f = np.where((between == 0) & (within == 0), 0.0, between * (2 * n - 2) / within)
-    return np.where(n > 1, fdtrc(1, np.maximum(2 * n - 2, 1), f), np.nan)
+    return np.where(n > 2, fdtrc(1, np.maximum(2 * n - 2, 1), f), np.nan)

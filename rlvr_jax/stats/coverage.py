@@ -10,8 +10,8 @@ from rlvr_jax.stats.bootstrap import RESAMPLES, Bounds, check_level, entropy_of
 from rlvr_jax.stats.distribution import clopper_pearson
 from rlvr_jax.stats.replicates import Values, cells_of
 from rlvr_jax.stats.student import moments
-from rlvr_jax.stats.summaries import Seed, mean_bounds
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.stats.summaries import Seed, check_method, mean_bounds
+from rlvr_jax.types import InvalidInput, numbers, whole
 
 
 def interval_coverage(
@@ -52,12 +52,14 @@ def interval_coverage(
         True
     """
     check_level(level)
+    check_method(method, "t", "bootstrap")
     cells = cells_of(values, over, axis)
-    wanted = [int(n) for n in sizes]
-    if not wanted or min(wanted) < 2:
-        raise InvalidInput(f"sizes is {sizes!r}; it must be whole numbers at least 2")
-    if trials < 1:
-        raise InvalidInput(f"trials is {trials!r}; it must be a whole number at least 1")
+    trials = whole("trials", trials, 1)
+    allowed = "whole numbers at least 2"
+    given = np.atleast_1d(numbers(sizes, "sizes", allowed))
+    if given.ndim != 1 or given.size == 0 or not ((given >= 2) & (given == np.rint(given))).all():
+        raise InvalidInput(f"sizes is {sizes!r}; it must be {allowed}")
+    wanted = given.astype(int).tolist()
     count, truth, _ = moments(cells.values)
     entropy = entropy_of(seed)
     held, width = (np.full((len(truth), len(wanted)), np.nan) for _ in range(2))
@@ -71,12 +73,7 @@ def interval_coverage(
             width[row, i] = (bounds.high - bounds.low).mean()
     known = np.isfinite(held)
     low, high = clopper_pearson(np.where(known, held, 0), np.where(known, trials, 0), 0.95)
-    bounds = Bounds(held / trials, low, high, np.where(known, trials, 0))
-    dims, shape = (*cells.frame.dims, "seeds"), (*cells.frame.shape, len(wanted))
-    columns = {**bounds.columns(), "width": width}
+    columns = {**Bounds(held / trials, low, high, np.where(known, trials, 0)).columns(), "width": width}
     drawn = {"resamples": resamples} if method == "bootstrap" else {}
-    return xr.Dataset(
-        {name: (dims, column.reshape(shape)) for name, column in columns.items()},
-        {**cells.frame.coords, "seeds": wanted},
-        {"statistic": "coverage of the mean's interval", "method": method, "level": level, **drawn, "over": cells.over},
-    )
+    how = {"statistic": "coverage of the mean's interval", "method": method, "level": level, **drawn}
+    return cells.dataset(columns, ("seeds", wanted), **how)

@@ -6,9 +6,10 @@ import numpy as np
 import xarray as xr
 from scipy.special import bdtr
 
+from rlvr_jax.kept import mean_height
 from rlvr_jax.stats.bootstrap import Bounds, check_level
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, number, numbers
 
 
 def area_under_curve(
@@ -16,9 +17,11 @@ def area_under_curve(
 ) -> xr.DataArray:
     """Mean height of each curve, ∫ y ds / (s_E - s_1) by trapezoids: the area in the units of the values.
 
+    As ``.area`` in ``keep``: an evaluation that is not finite is bridged by a straight line, and at an end the curve
+    keeps its nearest value, so that all curves are measured over the same steps.
+
     Args:
-        values: as the values of `mean`, with a dimension of evaluations; an evaluation that is not finite is bridged by
-            a straight line, and at an end the curve is that much shorter.
+        values: as the values of `mean`, with a dimension of evaluations.
         step: the evaluations of labelled values, whose coordinate says when they were.
         axis: the evaluations of a plain array.
         steps: when they were, rising; for a plain array, 0, 1, 2, … unless given.
@@ -35,14 +38,7 @@ def area_under_curve(
     """
     curves = cells_of(values, step, axis)
     at = _steps(values, step, steps, curves.values.shape[1])
-    area = np.full(len(curves.values), np.nan)
-    for row, curve in enumerate(curves.values):
-        finite = np.isfinite(curve)
-        s, y = at[finite], curve[finite]
-        if len(y) > 1:
-            area[row] = np.diff(s) @ (y[1:] + y[:-1]) / (2 * (s[-1] - s[0]))
-        elif len(y) == 1:
-            area[row] = y[0]
+    area = mean_height(curves.values, at)
     named = {"statistic": "area under the curve"}
     return curves.frame.copy(data=area.reshape(curves.frame.shape)).assign_attrs(named)
 
@@ -88,14 +84,15 @@ def time_to_threshold(
         (200.0, inf, 0.667)
     """
     check_level(level)
-    if not np.isfinite(threshold):
-        raise InvalidInput(f"threshold is {threshold!r}; it must be a finite number")
+    threshold = number("threshold", threshold, np.isfinite, "a finite number")
     curves = cells_of(values, step)
     at = _steps(values, step, steps, curves.values.shape[1])
     replicates = over if is_labelled(values) else f"dim_{curves.frame.ndim - 1}"
     if replicates not in curves.frame.dims:
         dims = ", ".join(map(str, curves.frame.dims)) or "none"
         raise InvalidInput(f"over is {over!r}; it must be a dimension of values besides {step}, which has {dims}")
+    if curves.frame.sizes[replicates] == 0:
+        raise InvalidInput(f"values have no {replicates} at all; at least one is needed")
     there = curves.values >= threshold
     time = np.where(there.any(1), at[there.argmax(1)], np.inf)
     time = np.where(np.isfinite(curves.values).any(1), time, np.nan)
@@ -131,6 +128,6 @@ def _steps(values: Values, step: str, steps: Sequence[float] | None, evaluations
     if labelled and step in values.coords:
         given = values[step].values
     at = numbers(given, "steps", "rising numbers")
-    if at.shape != (evaluations,) or not (np.diff(at) > 0).all():
-        raise InvalidInput(f"steps is {steps!r}; it must be {evaluations} rising numbers, one for each evaluation")
+    if at.shape != (evaluations,) or not np.isfinite(at).all() or not (np.diff(at) > 0).all():
+        raise InvalidInput(f"steps is {given!r}; it must be {evaluations} rising numbers, one for each evaluation")
     return at

@@ -9,7 +9,7 @@ from scipy.special import betainc, betaincinv
 
 from rlvr_jax.stats.bootstrap import Bounds, check_level
 from rlvr_jax.stats.replicates import Cells, Values, cells_of
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, number, numbers
 
 #: Points at which an ECDF is given unless said otherwise, if there are more distinct values.
 POINTS = 1000
@@ -66,8 +66,7 @@ def collapse_rate(
     """
     if tail not in ("low", "high"):
         raise InvalidInput(f"tail is {tail!r}; it must be 'low' or 'high'")
-    if not np.isfinite(threshold):
-        raise InvalidInput(f"threshold is {threshold!r}; it must be a finite number")
+    threshold = number("threshold", threshold, np.isfinite, "a finite number")
     cells = cells_of(values, over, axis)
     collapsed = ((cells.values < threshold) if tail == "low" else (cells.values > threshold)).sum(1)
     bounds = _share(collapsed, cells.n, level)
@@ -114,12 +113,11 @@ def tolerance_interval(
         (1.0, 98.0, 0.924)
     """
     check_level(level)
-    if not 0.0 < coverage < 1.0:
-        raise InvalidInput(f"coverage is {coverage!r}; it must lie between 0 and 1, such as 0.9")
+    coverage = number("coverage", coverage, lambda value: 0.0 < value < 1.0, "between 0 and 1, such as 0.9")
     cells = cells_of(values, over, axis)
     n = cells.n
     ordered = np.sort(cells.values, axis=1)  # missing values come last
-    dropped = np.array([_rank(int(count), coverage, level) for count in n])
+    dropped = np.array([_rank(int(count), coverage, level) for count in n], int)
     enough, rows = n > 1, np.arange(len(n))
     low, high = ordered[rows, dropped - 1], ordered[rows, np.maximum(n - dropped, 0)]
     middle = (ordered[rows, np.maximum(n - 1, 0) // 2] + ordered[rows, n // 2]) / 2
@@ -185,7 +183,7 @@ def ecdf(
     share[n == 0] = np.nan
     band = np.sqrt(np.log(2.0 / (1.0 - level)) / (2.0 * np.maximum(n, 1)))[:, None]
     bounds = Bounds(share, np.clip(share - band, 0.0, 1.0), np.clip(share + band, 0.0, 1.0), n)
-    return _along(cells, bounds, "value", points, statistic="ECDF", method="DKW band", level=level)
+    return cells.dataset(bounds.columns(), ("value", points), statistic="ECDF", method="DKW band", level=level)
 
 
 def performance_profile(
@@ -222,7 +220,7 @@ def performance_profile(
     bounds = _share(above, np.broadcast_to(n, above.shape), level)
     bounds = Bounds(bounds.estimate, bounds.low, bounds.high, cells.n)
     named = {"statistic": "performance profile", "method": "Clopper-Pearson, pointwise", "level": level}
-    return _along(cells, bounds, "threshold", points, **named)
+    return cells.dataset(bounds.columns(), ("threshold", points), **named)
 
 
 def _points(name: str, given: Sequence[float]) -> np.ndarray:
@@ -236,12 +234,3 @@ def _counted(cells: Cells, points: np.ndarray) -> np.ndarray:
     """Values at or below each point, int ``[cells, points]``."""
     ordered = np.sort(np.where(np.isfinite(cells.values), cells.values, np.inf), axis=1)
     return np.array([np.searchsorted(row, points, "right") for row in ordered]).reshape(len(ordered), len(points))
-
-
-def _along(cells: Cells, bounds: Bounds, dim: str, points: np.ndarray, **attributes: object) -> xr.Dataset:
-    """Label bounds ``[cells, points]``, with n ``[cells]``."""
-    coords = {**cells.frame.coords, dim: points}
-    dims, shape = (*cells.frame.dims, dim), (*cells.frame.shape, len(points))
-    variables = {name: (dims, column.reshape(shape)) for name, column in bounds.columns().items() if name != "n"}
-    n = (cells.frame.dims, bounds.n.reshape(cells.frame.shape))
-    return xr.Dataset({**variables, "n": n}, coords, {**attributes, "over": cells.over})

@@ -9,7 +9,10 @@ from scipy.special import chdtri, nctdtr
 from rlvr_jax.stats.bootstrap import check_level
 from rlvr_jax.stats.distribution import clopper_pearson, tolerance_confidence
 from rlvr_jax.stats.student import t_quantile
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.types import InvalidInput, number, whole
+
+#: The chance of finding a difference unless said otherwise.
+POWER = 0.8
 
 #: More seeds than anyone runs; those for a rate are all looked at.
 MOST, MOST_FOR_A_RATE = 10**9, 100_000
@@ -21,7 +24,7 @@ def seeds_needed(
     sd: float | None = None,
     sd_other: float | None = None,
     rho: float | None = None,
-    power: float = 0.8,
+    power: float | None = None,
     sd_within: float | None = None,
     collapse_rate: float | None = None,
     rate_within: float | None = None,
@@ -48,7 +51,7 @@ def seeds_needed(
         difference: of the means, above 0, in the units of ``sd``.
         sd, sd_other: between seeds, of one arm and of the other (``sd`` unless given).
         rho: from -1 to 1.
-        power: chance of finding the difference, between ``1 - level`` and 1.
+        power: chance of finding the difference, between ``1 - level`` and 1; 0.8 unless given.
         sd_within: above 0 and below 1.
         collapse_rate: from 0 to 1.
         rate_within: above 0 and below 1.
@@ -56,7 +59,8 @@ def seeds_needed(
         level: 1 - the level of the test, or the confidence.
 
     Raises:
-        InvalidInput: an argument that cannot be meant, none or several questions, or more seeds than anyone runs.
+        InvalidInput: an argument that cannot be meant or that belongs to another question, none or several questions,
+            or more seeds than anyone runs.
 
     Example:
         >>> seeds_needed(0.5, sd=1.0), seeds_needed(0.5, sd=1.0, rho=0.9)
@@ -69,24 +73,24 @@ def seeds_needed(
     given = [name for name, value in asked.items() if value is not None]
     if len(given) != 1:
         raise InvalidInput(f"give one of {', '.join(asked)}, not {' and '.join(given) or 'none'}")
+    arms = {"sd": sd, "sd_other": sd_other, "rho": rho, "power": power}
+    for question, more in {"difference": arms, "rate_within": {"collapse_rate": collapse_rate}}.items():
+        stray = [name for name, value in more.items() if value is not None]
+        if stray and given != [question]:
+            raise InvalidInput(f"{stray[0]} goes with {question}, not with {given[0]}")
     if difference is not None:
         check_arms(sd, sd_other, rho)
-        _within("difference", difference, 0.0, math.inf)
-        _within("power", power, 1.0 - level, 1.0)
-        return _smallest(lambda n: power_of(difference, n, sd, sd_other, rho, level) >= power, 2)
-    if (sd, sd_other, rho) != (None, None, None):
-        raise InvalidInput("sd, sd_other and rho go with difference")
+        effect, wanted = _within("difference", difference, 0.0, math.inf), _power(power, level)
+        return _smallest(lambda n: power_of(effect, n, sd, sd_other, rho, level) >= wanted, 2)
     if sd_within is not None:
-        _within("sd_within", sd_within, 0.0, 1.0)
-        return _smallest(lambda n: _sd_known(n, level, sd_within), 2)
+        share = _within("sd_within", sd_within, 0.0, 1.0)
+        return _smallest(lambda n: _sd_known(n, level, share), 2)
     if rate_within is not None:
-        if collapse_rate is None or not 0.0 <= collapse_rate <= 1.0:
-            raise InvalidInput(f"collapse_rate is {collapse_rate!r}; it must be from 0 to 1, the rate that is expected")
-        _within("rate_within", rate_within, 0.0, 1.0)
-        return _rate_known(collapse_rate, rate_within, level)
-    assert coverage is not None
-    _within("coverage", coverage, 0.0, 1.0)
-    return _smallest(lambda n: float(tolerance_confidence(n, 1, coverage)) >= level, 2)
+        allowed = "from 0 to 1, the rate that is expected"
+        rate = number("collapse_rate", collapse_rate, lambda value: 0.0 <= value <= 1.0, allowed)
+        return _rate_known(rate, _within("rate_within", rate_within, 0.0, 1.0), level)
+    covered = _within("coverage", coverage, 0.0, 1.0)
+    return _smallest(lambda n: float(tolerance_confidence(n, 1, covered)) >= level, 2)
 
 
 def minimum_detectable_effect(
@@ -95,40 +99,43 @@ def minimum_detectable_effect(
     sd: float,
     sd_other: float | None = None,
     rho: float | None = None,
-    power: float = 0.8,
+    power: float = POWER,
     level: float = 0.95,
 ) -> float:
     """Return the smallest difference of means that ``n`` seeds of each arm find with probability ``power``.
 
     The inverse of `seeds_needed` with a difference, solved by bisection to a relative 1e-9. Arms that differ by a
-    constant show any difference: then it is below 1e-12 of ``sd``.
+    constant show any difference: then it is below 1e-12 of the larger ``sd``.
 
     Args:
-        n: at least 2.
+        n: from 2 to 1e9.
         sd, sd_other, rho, power, level: as in `seeds_needed`.
 
     Returns:
         In the units of ``sd``.
 
     Raises:
-        InvalidInput: an argument that cannot be meant.
+        InvalidInput: an argument that cannot be meant, or a difference beyond the largest float.
 
     Example:
         >>> round(minimum_detectable_effect(64, sd=1.0), 3), round(minimum_detectable_effect(64, sd=1.0, rho=0.9), 3)
         (0.499, 0.159)
     """
     check_level(level)
-    if not isinstance(n, int | np.integer) or n < 2:
-        raise InvalidInput(f"n is {n!r}; it must be a whole number at least 2")
+    whole("n", n, 2, MOST)
     check_arms(sd, sd_other, rho)
-    _within("power", power, 1.0 - level, 1.0)
-    low, high = 0.0, sd
-    while power_of(high, n, sd, sd_other, rho, level) < power:
+    wanted = _power(power, level)
+    scale = max(sd, sd if sd_other is None else sd_other)
+    one, two = sd / scale, None if sd_other is None else sd_other / scale
+    low, high = 0.0, 1.0
+    while power_of(high, n, one, two, rho, level) < wanted:
         low, high = high, 2 * high
-    while high - low > 1e-9 * high and high > 1e-12 * sd:
+    while high - low > 1e-9 * high and high > 1e-12:
         middle = (low + high) / 2
-        low, high = (low, middle) if power_of(middle, n, sd, sd_other, rho, level) >= power else (middle, high)
-    return high
+        low, high = (low, middle) if power_of(middle, n, one, two, rho, level) >= wanted else (middle, high)
+    if high * scale == math.inf:
+        raise InvalidInput(f"sd is {scale!r}; the difference would be larger than any number")
+    return high * scale
 
 
 def power_of(
@@ -137,6 +144,8 @@ def power_of(
     """Return the chance that the two-sided t-test finds a difference: paired with ``rho``, else Welch's."""
     assert sd is not None
     other = sd if sd_other is None else sd_other
+    scale = max(sd, other)  # squares of the deviations themselves would over- or underflow
+    sd, other, difference = sd / scale, other / scale, difference / scale
     if rho is None:
         one, two = sd**2 / n, other**2 / n
         error, degrees = math.sqrt(one + two), (n - 1) * (one + two) ** 2 / (one**2 + two**2)
@@ -153,15 +162,17 @@ def power_of(
 def check_arms(sd: float | None, sd_other: float | None, rho: float | None) -> None:
     """Refuse standard deviations that are not above 0, and no correlation."""
     for name, value in (("sd", sd), ("sd_other", sd if sd_other is None else sd_other)):
-        if value is None or not 0.0 < value < math.inf:
-            raise InvalidInput(f"{name} is {value!r}; it must be a number above 0, the spread between seeds")
-    if rho is not None and not -1.0 <= rho <= 1.0:
-        raise InvalidInput(f"rho is {rho!r}; it must be from -1 to 1")
+        number(name, value, lambda sd: 0.0 < sd < math.inf, "a number above 0, the spread between seeds")
+    if rho is not None:
+        number("rho", rho, lambda value: -1.0 <= value <= 1.0, "from -1 to 1")
 
 
-def _within(name: str, value: float, above: float, below: float) -> None:
-    if not above < value < below:
-        raise InvalidInput(f"{name} is {value!r}; it must be above {above:g} and below {below:g}")
+def _within(name: str, value: float | None, above: float, below: float) -> float:
+    return number(name, value, lambda x: above < x < below, f"above {above:g} and below {below:g}")
+
+
+def _power(power: float | None, level: float) -> float:
+    return _within("power", POWER if power is None else power, 1.0 - level, 1.0)
 
 
 def _smallest(enough: Callable[[int], bool], least: int) -> int:

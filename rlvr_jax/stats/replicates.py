@@ -4,6 +4,7 @@ Values are arrays or labelled results; inside they are float64 ``[cells, n]`` wi
 is missing. A result holds ``estimate``, ``low``, ``high`` and ``n``, and its attributes say how they were made.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,6 +16,9 @@ from rlvr_jax.types import InvalidInput, numbers
 
 #: An array, labelled values, or several labelled metrics of the same dimensions.
 Values: TypeAlias = Any
+
+#: Numbers up to here have squares, and sums of squares, that float64 holds.
+LARGEST = 1e150
 
 #: The flag of a sweep that is no metric.
 FLAG = "diverged_step"
@@ -39,10 +43,32 @@ class Cells:
         """Finite values of each cell, int ``[cells]``."""
         return np.isfinite(self.values).sum(1)
 
-    def dataset(self, columns: Mapping[str, np.ndarray], **attributes: Any) -> xr.Dataset:
-        """Label columns ``[cells]``; the name of the replicates joins the attributes."""
-        variables = {name: self.frame.copy(data=column.reshape(self.frame.shape)) for name, column in columns.items()}
-        return xr.Dataset(variables).assign_attrs(**attributes, over=self.over)
+    def dataset(
+        self, columns: Mapping[str, np.ndarray], along: tuple[str, Any] | None = None, **attributes: Any
+    ) -> xr.Dataset:
+        """Label columns ``[cells]``, and ``[cells, len(along)]``; the name of the replicates joins the attributes.
+
+        Args:
+            columns: by name.
+            along: a dimension that the result has and the cells have not, and its labels.
+            attributes: how the columns were made.
+
+        Raises:
+            InvalidInput: the cells have a name that the result needs.
+        """
+        name, labels = along or ("", ())
+        taken = [own for own in (*self.frame.dims, *self.frame.coords) if own in columns or (along and own == name)]
+        if taken:
+            raise InvalidInput(f"values have a dimension or coordinate {taken[0]!r}, a name of the result; rename it")
+        cells, shape = self.frame.dims, self.frame.shape
+        variables = {
+            key: (cells, column.reshape(shape))
+            if column.ndim == 1
+            else ((*cells, name), column.reshape(*shape, len(labels)))
+            for key, column in columns.items()
+        }
+        coords = {**self.frame.coords, **({name: labels} if along else {})}
+        return xr.Dataset(variables, coords, {**attributes, "over": self.over})
 
 
 def is_labelled(values: Values) -> bool:
@@ -69,28 +95,65 @@ def cells_of(values: Values, over: str, axis: int = -1) -> Cells:
 def pairs_of(x: Values, y: Values, over: str, axis: int = -1) -> tuple[Cells, Cells]:
     """Bring two sets of values into rows of pairs: the replicates that both have, matched by label.
 
-    Where one of a pair is missing, both are. Other dimensions are broadcast against each other by name.
+    Where one of a pair is missing, both are. Dimensions that one side lacks are broadcast; those that both have are
+    matched by label.
 
     Raises:
-        InvalidInput: as `cells_of`, or if x and y have no replicate in common.
+        InvalidInput: as `cells_of`, if the cells have other labels, or if x and y have no replicate in common.
     """
     (first, over), (second, other) = _labelled(x, over, axis, "x"), _labelled(y, over, axis, "y")
     if is_labelled(x) != is_labelled(y) or over != other or (not is_labelled(x) and first.shape != second.shape):
         shapes = f"x and y have the shapes {first.shape} and {second.shape}"
         raise InvalidInput(f"{shapes}; give two plain arrays of one shape, or two labelled ones")
+    first, second = _matched(first, second, over)
     try:
-        both = first - second  # matches labels and drops what x and y do not share
+        one, two = xr.align(first, second, join="inner", copy=False)
     except ValueError as error:
         raise InvalidInput(f"x and y cannot be paired: {str(error).splitlines()[0]}") from None
-    apart = [dim for dim, size in both.sizes.items() if size == 0 and 0 not in (first.size, second.size)]
-    if apart:
-        raise InvalidInput(f"x and y have no {apart[0]} in common, so there are no pairs")
-    first, second, both = xr.align(*xr.broadcast(first, second), both, join="inner", copy=False)
-    frame = both.isel({over: 0}, drop=True)
-    rows = [_rows(side.transpose(*both.dims), over).values for side in (first, second)]
-    missing = ~np.isfinite(rows[0]) | ~np.isfinite(rows[1])
-    one, two = (Cells(np.where(missing, np.nan, side), frame, over) for side in rows)
-    return one, two
+    if one.sizes[over] == 0 and first.sizes[over] and second.sizes[over]:
+        raise InvalidInput(f"x and y have no {over} in common, so there are no pairs")
+    missing = one.isnull() | two.isnull()  # with the coordinates in which both agree
+    frame = _rows(missing, over).frame
+    sides = [_rows(side.where(~missing).transpose(*missing.dims), over) for side in (one, two)]
+    return Cells(sides[0].values, frame, over), Cells(sides[1].values, frame, over)
+
+
+def sides_of(x: Values, y: Values, over: str, axis: int = -1) -> tuple[Cells, Cells]:
+    """Bring two sets of values of the same cells, matched by label, into rows; replicates are no pairs.
+
+    Raises:
+        InvalidInput: as `cells_of`, or if the cells are not the same.
+    """
+    (first, over), (second, other) = _labelled(x, over, axis, "x"), _labelled(y, over, axis, "y")
+    one, two = ({dim: size for dim, size in side.sizes.items() if dim != over} for side in (first, second))
+    if is_labelled(x) != is_labelled(y) or over != other or one.keys() != two.keys():
+        raise InvalidInput(f"x and y have the cells {one} and {two}; they must agree")
+    first, second = _matched(first, second, over)
+    return _rows(first, over), _rows(second.transpose(*first.dims), over)
+
+
+def _matched(first: xr.DataArray, second: xr.DataArray, over: str) -> tuple[xr.DataArray, xr.DataArray]:
+    """Both sides with their cells in the order of the first one; cells with other labels are refused."""
+    for dim in first.dims:
+        if dim == over or dim not in second.dims:
+            continue
+        one, two = first.indexes.get(dim), second.indexes.get(dim)
+        if one is not None and two is not None and len(one.symmetric_difference(two, sort=False)):
+            held = f"{list(one[:5])} and {list(two[:5])}"
+            raise InvalidInput(f"x and y have other values of {dim}, such as {held}; select the ones that both have")
+        if first.sizes[dim] != second.sizes[dim]:
+            sizes = f"{first.sizes[dim]} and {second.sizes[dim]}"
+            raise InvalidInput(f"x and y have the cells {dim}: {sizes}; they must agree")
+    try:
+        first, second = xr.align(first, second, join="left", exclude=[over], copy=False)
+    except ValueError as error:
+        raise InvalidInput(f"x and y cannot be matched: {str(error).splitlines()[0]}") from None
+    for name, coord in first.coords.items():
+        told = coord.dims and over not in coord.dims and name in second.coords
+        if told and not coord.variable.equals(second[name].variable.transpose(*coord.dims, ...)):
+            where = ", ".join(map(str, coord.dims))
+            raise InvalidInput(f"x and y have other values of {name} along {where}; drop it or give the same cells")
+    return first, second
 
 
 def _labelled(values: Values, over: str, axis: int, name: str) -> tuple[xr.DataArray, str]:
@@ -116,6 +179,8 @@ def _finite(values: xr.DataArray) -> xr.DataArray:
 
 
 def _gathered(metrics: xr.Dataset) -> xr.DataArray:
+    if "metric" in metrics.variables or "metric" in metrics.dims:
+        raise InvalidInput("values have a variable or dimension 'metric', a name of the result; rename it")
     dims = {name: set(metric.dims) for name, metric in metrics.data_vars.items()}
     if not dims or any(own != set(metrics.dims) for own in dims.values()):
         held = "; ".join(f"{name} has {', '.join(sorted(map(str, own)))}" for name, own in dims.items()) or "none"
@@ -127,7 +192,9 @@ def _rows(labelled: xr.DataArray, over: str) -> Cells:
     moved = labelled.transpose(..., over)
     if moved.shape[-1] == 0:
         raise InvalidInput(f"values have no {over} at all; at least one is needed")
-    values = moved.values.reshape(-1, moved.shape[-1])
+    values = moved.values.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+    if np.fmax.reduce(np.abs(values), axis=None, initial=0.0) > LARGEST:
+        raise InvalidInput(f"values have numbers beyond ±{LARGEST:g}, whose squares would overflow")
     frame = xr.DataArray(
         np.zeros(moved.shape[:-1]), {n: c for n, c in moved.coords.items() if over not in c.dims}, moved.dims[:-1]
     )

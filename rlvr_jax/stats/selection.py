@@ -9,7 +9,7 @@ from rlvr_jax.stats.bootstrap import RESAMPLES
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
 from rlvr_jax.stats.student import moments
 from rlvr_jax.stats.summaries import MeanMethod, Seed, mean
-from rlvr_jax.types import InvalidInput, numbers
+from rlvr_jax.types import InvalidInput, numbers, whole
 
 
 def select_then_report(
@@ -35,7 +35,7 @@ def select_then_report(
         choose: the dimension that is chosen along, such as ``"lr"``.
         over: the replicates.
         best: whether the largest or the smallest mean wins; the first of equals.
-        choosing: how many replicates choose, the first ones; half of them unless given.
+        choosing: how many replicates choose, the first ones, fewer than all; half of them unless given.
         level, method, resamples, seed: of the interval, as in `mean`.
 
     Returns:
@@ -57,15 +57,18 @@ def select_then_report(
         array = numbers(values, "values", "numbers, as an array [..., candidates, n] or labelled")
         if array.ndim < 2:
             raise InvalidInput(f"values has the shape {array.shape}; it must be [..., candidates, n]")
-        values = xr.DataArray(array, dims=[*(f"dim_{i}" for i in range(array.ndim - 2)), choose, over])
+        dims = [*(f"dim_{i}" for i in range(array.ndim - 2)), over]
+        if not isinstance(choose, str) or choose in dims:
+            raise InvalidInput(f"choose is {choose!r}; it must be a name besides {', '.join(dims)}")
+        values = xr.DataArray(array, dims=[*dims[:-1], choose, over])
     cells = cells_of(values, over)
     if choose not in cells.frame.dims:
         dims = ", ".join(map(str, cells.frame.dims)) or "none"
         raise InvalidInput(f"choose is {choose!r}; it must be a dimension of values besides {over}, which has {dims}")
     replicates = cells.values.shape[1]
-    first = replicates // 2 if choosing is None else choosing
-    if not 0 < first < replicates:
-        raise InvalidInput(f"choosing is {first}; it must be at least 1 and leave some of the {replicates} {over}s")
+    if replicates < 2:
+        raise InvalidInput(f"values have {replicates} {over}; one to choose by and another to report are needed")
+    first = replicates // 2 if choosing is None else whole("choosing", choosing, 1, replicates - 1)
     chooser = cells.frame.copy(data=moments(cells.values[:, :first])[1].reshape(cells.frame.shape))
     score = chooser if best == "max" else -chooser
     winner = score.fillna(-np.inf).argmax(choose)

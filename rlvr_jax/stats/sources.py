@@ -1,8 +1,7 @@
 """Where the variance between runs comes from: crossed random effects, each with what they do together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,7 +9,7 @@ import xarray as xr
 from rlvr_jax.stats.bootstrap import RESAMPLES, check_level, entropy_of
 from rlvr_jax.stats.replicates import Values, cells_of, is_labelled
 from rlvr_jax.stats.summaries import Seed
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.types import InvalidInput, whole
 
 
 def variance_components(
@@ -35,7 +34,7 @@ def variance_components(
     (lognormal, σ = 0.8) with .81 at 5 levels and .61 at 16.
 
     Args:
-        values: labelled values with all dimensions of ``over``, at least two values along each.
+        values: labelled values, not a plain array, with all dimensions of ``over``, at least two values along each.
         over: the sources.
         level: of the intervals.
         draws: of the intervals.
@@ -59,16 +58,18 @@ def variance_components(
         {'task_seed': 7.6, 'prompt_seed': 1.0, 'task_seed x prompt_seed': 0.0}
     """
     check_level(level)
-    sources = [over] if isinstance(over, str) else list(over)
+    whole("draws", draws, 1)
     if not is_labelled(values):
         raise InvalidInput("values is a plain array; variance components need labelled values")
-    if len(sources) < 2 or len(set(sources)) < len(sources):
+    sources = [name for name in over if isinstance(name, str)] if isinstance(over, Iterable) else []
+    if isinstance(over, str) or len(sources) < 2 or len(set(sources)) < len(list(over)):
         raise InvalidInput(f"over is {over!r}; it must be two or more different dimensions")
     for name in sources:
         if values.sizes.get(name, 1) < 2:
             raise InvalidInput(f"over has {name!r}; each source must be a dimension of values with at least 2 values")
     sizes = [values.sizes[name] for name in sources]
-    cells = cells_of(values.stack(run=sources, create_index=False), "run")
+    together = " x ".join(sources)  # no dimension is called so
+    cells = cells_of(values.stack({together: sources}, create_index=False), together)
     runs = cells.values.reshape(len(cells.values), *sizes)
 
     sets = [s for size in range(1, len(sources) + 1) for s in combinations(range(len(sources)), size)]
@@ -90,15 +91,10 @@ def variance_components(
         "share_low": share_low,
         "share_high": share_high,
     }
-    shape, dims = (*cells.frame.shape, len(sets)), (*cells.frame.dims, "source")
-    variables: dict[str, Any] = {name: (dims, column.reshape(shape)) for name, column in columns.items()}
-    variables["n"] = (cells.frame.dims, cells.n.reshape(cells.frame.shape))
     made = {"statistic": "variance components", "method": "generalised confidence interval", "level": level}
-    return xr.Dataset(
-        variables,
-        {**cells.frame.coords, "source": [" x ".join(sources[i] for i in s) for s in sets]},
-        {**made, "draws": draws, "over": ", ".join(sources)},
-    )
+    labels = [" x ".join(sources[i] for i in s) for s in sets]
+    result = cells.dataset({**columns, "n": cells.n}, ("source", labels), **made, draws=draws)
+    return result.assign_attrs(over=", ".join(sources))
 
 
 def _positive(total: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from rlvr_jax.stats.bootstrap import (
 )
 from rlvr_jax.stats.replicates import Values, cells_of
 from rlvr_jax.stats.student import moments, t_bounds
-from rlvr_jax.types import InvalidInput
+from rlvr_jax.types import InvalidInput, number, numbers, whole
 
 #: Below so many values the bootstrap of a mean is too narrow, and the t-interval takes its place.
 FEW = 20
@@ -93,8 +93,8 @@ def printed_mean(values: xr.DataArray, over: str = "seed") -> xr.Dataset:
 
 def mean_bounds(rows: np.ndarray, level: float, method: MeanMethod, resamples: int, seed: Seed) -> tuple[Bounds, str]:
     """Return the mean of each row ``[cells, n]`` with its interval, and the name of the method."""
-    if method not in ("auto", "t", "bootstrap"):
-        raise InvalidInput(f"method is {method!r}; it must be 'auto', 't' or 'bootstrap'")
+    check_method(method, "auto", "t", "bootstrap")
+    whole("resamples", resamples, 1)  # also where the t-interval needs none
     entropy = entropy_of(seed)  # whichever method: a generator moves on alike
     few = np.isfinite(rows).sum(1) < (FEW if method == "auto" else 0)
     if method == "t" or (method == "auto" and few.all()):
@@ -105,6 +105,13 @@ def mean_bounds(rows: np.ndarray, level: float, method: MeanMethod, resamples: i
     student = t_bounds(rows, level)
     low, high = np.where(few, student.low, drawn.low), np.where(few, student.high, drawn.high)
     return Bounds(drawn.estimate, low, high, drawn.n), BOTH
+
+
+def check_method(method: str, *allowed: str) -> None:
+    """Refuse a method of an interval that is none of those allowed."""
+    if method not in allowed:
+        *others, last = map(repr, allowed)
+        raise InvalidInput(f"method is {method!r}; it must be {', '.join(others)} or {last}")
 
 
 def attributes(method: str, level: float, resamples: int) -> dict[str, Any]:
@@ -218,7 +225,7 @@ def quantiles(
         q: from 0 to 1.
 
     Returns:
-        ``estimate``, ``low``, ``high`` and ``n``, as `mean`, with the dimension ``quantile`` last.
+        ``estimate``, ``low`` and ``high`` with the dimension ``quantile`` last, and ``n``, as `mean`.
 
     Raises:
         InvalidInput: also a ``q`` outside of 0 to 1.
@@ -227,16 +234,17 @@ def quantiles(
         >>> quantiles([0.0, 1.0, 2.0, 3.0, 4.0], [0.25, 0.9]).estimate.values.tolist()
         [1.0, 3.6]
     """
-    wanted = np.atleast_1d(np.asarray(q, np.float64))
+    wanted = np.atleast_1d(numbers(q, "q", "numbers from 0 to 1"))
     if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
         raise InvalidInput(f"q is {q!r}; it must be numbers from 0 to 1")
-    entropy = entropy_of(seed)
+    cells, entropy = cells_of(values, over, axis), entropy_of(seed)
     parts = [
-        _bootstrapped("quantile", quantile_of(float(at)), values, over, axis, level, resamples, entropy)
+        bootstrap(quantile_of(float(at)), cells.values, level=level, resamples=resamples, seed=entropy).columns()
         for at in wanted
     ]
-    joined = xr.concat(parts, xr.IndexVariable("quantile", wanted), join="override", combine_attrs="override")
-    return joined.transpose(..., "quantile")
+    columns = {name: np.stack([part[name] for part in parts], axis=-1) for name in ("estimate", "low", "high")}
+    how = {"statistic": "quantile", **attributes(BOOTSTRAP, level, resamples)}
+    return cells.dataset({**columns, "n": cells.n}, ("quantile", wanted), **how)
 
 
 def cvar(
@@ -273,14 +281,17 @@ def cvar(
         >>> round(cvar([0.0, 1.0, 2.0, 3.0], share=0.375).estimate.item(), 3)
         0.333
     """
-    if not 0.0 < share <= 1.0:
-        raise InvalidInput(f"share is {share!r}; it must be above 0 and at most 1, such as 0.1")
+    share = number("share", share, lambda value: 0.0 < value <= 1.0, "above 0 and at most 1, such as 0.1")
     if tail not in ("low", "high"):
         raise InvalidInput(f"tail is {tail!r}; it must be 'low' or 'high'")
-    low = window_of(lambda n: 0.0, lambda n: share * n)
-    high = window_of(lambda n: (1.0 - share) * n, lambda n: float(n))
+    lowest = window_of(lambda n: 0.0, lambda n: share * n)
+
+    # not from (1 - share) n to n: the rounding of 1 - share is large beside a small share
+    def highest(counts: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return -lowest(counts, -x)
+
     named = f"CVaR of the {tail}est {share:g}"
-    return _bootstrapped(named, low if tail == "low" else high, values, over, axis, level, resamples, seed)
+    return _bootstrapped(named, lowest if tail == "low" else highest, values, over, axis, level, resamples, seed)
 
 
 def _bootstrapped(
