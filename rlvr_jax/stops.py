@@ -1,7 +1,6 @@
 """Stops from outside: SIGTERM as Ctrl-C, and processes that end with the one that they work for."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -27,6 +26,8 @@ def terminated() -> Iterator[None]:
 
 def follow_parent() -> None:
     """Leaves Ctrl-C to the process that started this one, and ends when that ends, however it does."""
+    import multiprocessing  # here: the command line's help does without
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
