@@ -15,11 +15,13 @@ class Report:
       chunks: How many chunks have a receipt.
       damaged: What is wrong with which of them, by number.
       lost: What is wrong with which file that has no receipt, by its path in the store.
+      unfinished: Which chunks have no receipt: they are not finished, or have lost it.
     """
 
     chunks: int
     damaged: dict[int, str]
     lost: dict[str, str]
+    unfinished: list[int]
 
     @property
     def reasons(self) -> list[str]:
@@ -42,4 +44,10 @@ def verify(path: Path) -> Report:
             wrong = f"chunk {number} was computed for other cells than the store says"
         if wrong:
             damaged[number] = wrong
-    return Report(len(done), damaged, manifest.damaged(header))
+    without = [number for number in range(header.chunks) if number not in done]
+    for number in without:
+        file = header.receipt(number)
+        if file.exists():
+            damaged[number] = f"{file.relative_to(path)} does not say what was written"
+    unfinished = [number for number in without if number not in damaged]
+    return Report(len(done), damaged, manifest.damaged(header), unfinished)

@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ class Machine:
     Attributes:
       host: Its machine's name.
       kind: Of its devices.
+      processor: What tells kinds of processors apart where those are the devices; see `processor`.
       devices: How many of them it uses.
       jaxlib: The version.
       free: Bytes that a compiled program could have on them.
@@ -44,14 +46,20 @@ class Machine:
 
     host: str
     kind: str
+    processor: str
     devices: int
     jaxlib: str
     free: int
 
     @property
     def origin(self) -> str:
-        """What equal bits need to have in common, in words, as `rlvr_jax.receipts.Receipt.origin`."""
-        return f"{self.kind} with jaxlib {self.jaxlib}"
+        """What equal bits need to have in common, in words."""
+        return origin(self.kind, self.processor, self.jaxlib)
+
+
+def origin(kind: str, processor: str, jaxlib: str) -> str:
+    """What equal bits need to have in common, in words."""
+    return f"{kind}{f' ({processor})' if processor else ''} with jaxlib {jaxlib}"
 
 
 def request_host_devices(count: int | None = None) -> None:
@@ -99,7 +107,13 @@ def machine_of(count: int | None = None) -> Machine:
     import jaxlib
 
     chosen = used(count)
-    return Machine(platform.node(), chosen[0].device_kind, len(chosen), jaxlib.__version__, free_call_memory())
+    kind = chosen[0].device_kind
+    return Machine(platform.node(), kind, processor(chosen[0]), len(chosen), jaxlib.__version__, free_call_memory())
+
+
+def processor(device: "jax.Device") -> str:
+    """What tells kinds of processors apart, for which XLA compiles other code; empty if ``device`` is no processor."""
+    return f"{platform.machine()}, features {_features()}" if device.platform == "cpu" else ""
 
 
 def check_devices() -> None:
@@ -147,13 +161,19 @@ def machine() -> str:
     """A short name of the processor's features and of jaxlib's version."""
     import jaxlib
 
-    features = f"{platform.machine()} {platform.system()} {jaxlib.__version__} {sys.version_info[:2]}"
+    about = f"{_features()} {platform.system()} {jaxlib.__version__} {sys.version_info[:2]}"
+    return f"jaxlib-{jaxlib.__version__}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
+
+
+@lru_cache(maxsize=1)
+def _features() -> str:
+    features = platform.machine()
     try:
         text = Path("/proc/cpuinfo").read_text()
         features += "".join(line for line in text.split("\n\n")[0].splitlines() if line.startswith(("flags", "model")))
     except OSError:
         features += platform.processor()
-    return f"jaxlib-{jaxlib.__version__}-{hashlib.sha256(features.encode()).hexdigest()[:12]}"
+    return hashlib.sha256(features.encode()).hexdigest()[:8]
 
 
 def free_memory() -> int:

@@ -9,6 +9,7 @@
       run/receipts/        one receipt for each finished task; without it a chunk does not count
       run/records/         data sets that parameters are fixed to
       run/manifest.json    hashes of all that has no receipt; run/places is a second copy of the places
+      run/declaring.json   while more cells are declared, and the next manifest just before they are
       run/failed/          what went wrong in a task
       run/lock.json        the driver that writes; lock-1-of-4.json and so on, those of shards
       run/now.json         what it is doing; now-1-of-4.json and so on
@@ -16,8 +17,10 @@
 A task trains some items of a *part*, which is one program. Its chunk holds the items' lanes in their order, so that
 the task can be laid out again from the store alone; lanes of padding and the rest of the chunk hold no cell.
 
-Nothing that counts is ever changed in place: new cells are appended, and the attributes of the group, replaced at
-once at the very end, say how many chunks there are and which of the arrays ``place_N`` belongs to the spec.
+Results and places are never changed in place: new cells are appended, and the attributes of the group, replaced at
+once at the very end, say how many chunks there are, which of the arrays ``place_N`` belongs to the spec, and its hash.
+What describes the arrays and the cells is changed in place; it follows from the spec and the places, and is made again
+if a driver dies before it has declared the change.
 """
 
 import hashlib
@@ -39,13 +42,16 @@ from rlvr_jax.receipts import Receipt
 from rlvr_jax.types import InvalidInput
 
 #: Version of the layout; a reader refuses another one.
-FORMAT = 2
+FORMAT = 3
 
 #: The place of a slot that belongs to no lane.
 UNUSED = np.iinfo(np.int64).min
 
 #: What the attributes of a store hold besides its format, its spec and a checksum of all of them.
-KEYS = ("spec_sha256", "chunk_cells", "chunks", "parts", "cells", "declaration", "versions", "created")
+KEYS = (
+    *("spec_sha256", "chunk_cells", "chunks", "parts", "cells", "declaration", "places_sha256"),
+    *("versions", "created"),
+)
 
 #: Slots in one chunk of the columns that say what each cell is, at least.
 COLUMN_SLOTS = 2**18
@@ -95,6 +101,7 @@ class Header:
       parts: Which program each chunk belongs to.
       cells: How many slots hold a cell.
       declaration: How many times it was declared; the array of places has that number.
+      places_sha256: Hash of the places.
       versions: Of the packages that made it.
       created: When, local time.
     """
@@ -107,6 +114,7 @@ class Header:
     parts: tuple[StoredPart, ...]
     cells: int
     declaration: int
+    places_sha256: str
     versions: dict[str, str]
     created: str
 
@@ -160,12 +168,14 @@ class Header:
     @cached_property
     def places(self) -> np.ndarray:
         """Of each slot, int64 ``[chunks, chunk_cells]``: its cell's index in the grid; ~index for padding; `UNUSED`."""
+        if self.chunks == 0:
+            return np.zeros((0, self.chunk_cells), np.int64)
         for name in (self.place, "run/places"):
             try:
                 found = self.read(name)
             except InvalidInput:
                 continue
-            if found.size == self.chunks * self.chunk_cells and (found >= 0).sum() == self.cells:
+            if places_hash(found) == self.places_sha256:
                 return found.reshape(self.chunks, self.chunk_cells)
         raise InvalidInput(f"{self.path} is damaged: it has lost where its cells lie; begin again with --overwrite")
 
@@ -194,6 +204,11 @@ class Header:
             raise InvalidInput(broken(self.path, name, error)) from None
 
 
+def places_hash(places: np.ndarray) -> str:
+    """Hash of the places of all slots, in their order."""
+    return hashlib.sha256(np.ascontiguousarray(places, np.int64).tobytes()).hexdigest()
+
+
 def broken(path: Path, name: str, error: Exception) -> str:
     """Says that an array of a store cannot be read, and what helps."""
     reason = " ".join(str(error).split())[:200]
@@ -203,6 +218,11 @@ def broken(path: Path, name: str, error: Exception) -> str:
 def manifest_file(path: Path) -> Path:
     """Where a store's manifest lies; see `rlvr_jax.manifest`."""
     return path / "run" / "manifest.json"
+
+
+def declaring_file(path: Path) -> Path:
+    """What a driver leaves in a store while it declares more cells."""
+    return path / "run" / "declaring.json"
 
 
 def attributes(path: Path) -> dict[str, Any]:
@@ -268,15 +288,24 @@ def check_place(path: Path) -> None:
         raise InvalidInput(f"{path} exists and is no store of results; choose another place")
 
 
+def declared(header: Header) -> dict[str, Any]:
+    """The attributes of a group that say what ``header`` does."""
+    found = {"format": FORMAT, "spec": canonical(header.spec)} | {name: getattr(header, name) for name in KEYS}
+    found["parts"] = [asdict(part) for part in header.parts]
+    found = json.loads(json.dumps(found))  # tuples as they are read
+    return found | {"checksum": _checksum(found)}
+
+
+def said(header: Header) -> dict[str, Any]:
+    """The content of ``zarr.json`` that says what ``header`` does."""
+    content = files.read_json(header.path / "zarr.json") or {"zarr_format": 3, "node_type": "group"}
+    content["attributes"] = content.get("attributes", {}) | declared(header)
+    return content
+
+
 def commit(header: Header) -> None:
     """Makes what ``header`` says true, at once."""
-    file = header.path / "zarr.json"
-    content = files.read_json(file) or {"zarr_format": 3, "node_type": "group"}
-    said = {"format": FORMAT, "spec": canonical(header.spec)} | {name: getattr(header, name) for name in KEYS}
-    said["parts"] = [asdict(part) for part in header.parts]
-    said = json.loads(json.dumps(said))  # tuples as they are read
-    content["attributes"] = content.get("attributes", {}) | said | {"checksum": _checksum(said)}
-    files.write_json(file, content)
+    files.write_json(header.path / "zarr.json", said(header))
 
 
 def create_array(

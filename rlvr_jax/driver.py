@@ -111,10 +111,10 @@ def run(
         if shard is not None and not first:
             shard.meet("declared")  # the first one does it
         if overwrite and first and path.exists():
-            _remove(path)
+            _remove(path, take_lock)
         if not path.exists():
             template.create(path, grid, chunk_cells(grid, crew.machine.devices), versions())
-        with _taken(path, take_lock, shard) as (header, hold):
+        with _taken(path, take_lock, shard, grid) as (header, hold):
             header, cells = declared(grid, header, crew, mixed, hold.alone)
             hold.share()
             if disk.read_header(path).declaration != header.declaration:
@@ -128,7 +128,7 @@ def run(
 def repair(
     path: Path,
     damaged: Collection[int],
-    lost: Collection[str] = (),
+    lost: bool = False,
     *,
     mixed: bool = False,
     memory: int | None = None,
@@ -140,12 +140,12 @@ def repair(
     Args:
       path: The store.
       damaged: The tasks.
-      lost: Files that have no receipt and are to be made again.
+      lost: Whether to make again what has no receipt.
     """
     with Crew(memory=memory) as crew, _taken(path, take_lock) as (header, _):
         _prepare(crew)
         if lost:
-            template.restore(header, stored_grid(header), lost)
+            template.restore(header, stored_grid(header))
             header = disk.read_header(path)
         session = Session(header, stored_grid(header), crew.memory)
         check_origin(header, header.done(), crew, mixed)
@@ -162,16 +162,25 @@ def _prepare(crew: Crew) -> None:
 
 
 @contextmanager
-def _taken(path: Path, take_lock: bool, shard: Shard | None = None) -> Iterator[tuple[Header, lock.Hold]]:
-    """The store while this process holds its lock; alone there, it removes what interrupted writes have left."""
+def _taken(
+    path: Path, take_lock: bool, shard: Shard | None = None, grid: Grid | None = None
+) -> Iterator[tuple[Header, lock.Hold]]:
+    """The store while this process holds its lock; alone there, it ends or undoes what interrupted writes have left.
+
+    Data sets that the store lacks are taken from ``grid``.
+    """
     with ExitStack() as stack:
         with files.writing(path):
+            template.make_folders(path)
             hold = stack.enter_context(lock.held(disk.read_header(path).lock, path, shard=shard, take=take_lock))
             header = disk.read_header(path)
             if hold.alone:
-                if header.chunks and not manifest.current(header):
-                    manifest.write(header)
                 template.remove_stale(path)
+                if grid is not None:
+                    template.keep_records(header, grid)
+                if not manifest.finish(header):
+                    template.restore(header, stored_grid(header))
+                    header = disk.read_header(path)
         yield header, hold
 
 
@@ -180,12 +189,14 @@ def memory_budget(given: int | None) -> int:
     return int(MEMORY_SHARE * devices.free_call_memory()) if given is None else given
 
 
-def _remove(path: Path) -> None:
-    others = lock.holders(path / "run" / "lock.json")
-    if others:
-        raise InvalidInput(f"{path} is being written by {others[0]}; it is not removed")
+def _remove(path: Path, take_lock: bool) -> None:
+    """Takes a store away at once, and then removes it."""
     with files.writing(path):
-        shutil.rmtree(path)
+        template.make_folders(path)
+        with lock.held(path / "run" / "lock.json", path, take=take_lock):
+            doomed = template.beside(path).with_suffix(f".old{files.PARTIAL}")
+            path.rename(doomed)
+        shutil.rmtree(doomed)
 
 
 def _run(

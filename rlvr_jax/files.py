@@ -34,7 +34,12 @@ def write(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 def write_json(path: Path, content: Any, *, durable: bool = True) -> None:
     """The same with JSON."""
-    write(path, json.dumps(content, indent=1, ensure_ascii=False).encode(), durable=durable)
+    write(path, json_bytes(content), durable=durable)
+
+
+def json_bytes(content: Any) -> bytes:
+    """What `write_json` writes."""
+    return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
 def read_json(path: Path) -> Any:

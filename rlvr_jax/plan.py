@@ -230,6 +230,8 @@ def _beside(blocks: list[tuple[str, np.ndarray]], side: int) -> tuple[Layout, np
 def _call(grid: Grid, layout: Layout, cell: np.ndarray, devices: int, limits: Limits) -> tuple[int, int]:
     """Items in a call and time slices of a training, so that calls are short and fit in memory."""
     first = cell[0, 0, 0]
+    if limits.places is not None:  # where a store's chunks were made for fewer devices, the others have to wait
+        devices = max(1, min(devices, limits.places // layout.width))
     seconds = layout.width * seconds_of(grid, limits.speed)[first]
     state = STATES * int(grid.world.state(grid.columns)[first]) * np.dtype(grid.precision).itemsize
     # results are there twice: as the engine returns them and as they are stored

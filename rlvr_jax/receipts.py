@@ -1,10 +1,14 @@
 """Receipts: what says that a task's cells are stored, written after them."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rlvr_jax import files
+from rlvr_jax.devices import origin
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Receipt:
       files: For each file that it wrote, by its path in the store, the sha256 and the number of its bytes.
       diverged: How many of its cells went non-finite.
       device_kind: What computed it.
+      processor: Which kind of processor, if it was one; see `rlvr_jax.devices.processor`.
       versions: Of the packages that computed it, by name.
       seconds: What it took, compilation apart.
       host: The machine that computed it.
@@ -30,6 +35,7 @@ class Receipt:
     files: dict[str, tuple[str, int]]
     diverged: int
     device_kind: str
+    processor: str
     versions: dict[str, str]
     seconds: float
     host: str
@@ -38,11 +44,12 @@ class Receipt:
     @property
     def origin(self) -> str:
         """What equal bits need to have in common, in words."""
-        return f"{self.device_kind} with jaxlib {self.versions['jaxlib']}"
+        return origin(self.device_kind, self.processor, self.versions["jaxlib"])
 
     def write(self, folder: Path) -> None:
         """Puts it into the folder of receipts, and waits until it is on the disk."""
-        files.write_json(file(folder, self.task), asdict(self))
+        content = asdict(self)
+        files.write_json(file(folder, self.task), content | {"digest": _digest(content)})
 
     def damage(self, store: Path, *, thorough: bool) -> str:
         """What is wrong with its files, in words; empty if nothing is.
@@ -65,12 +72,12 @@ def file(folder: Path, task: int) -> Path:
 
 def find(folder: Path, task: int) -> Receipt | None:
     """The receipt of one task, if there is one that can be read."""
-    return _parsed(files.read_json(file(folder, task)))
+    return _parsed(file(folder, task))
 
 
 def read(folder: Path) -> dict[int, Receipt]:
     """The receipts in a folder by task; one that cannot be read counts as none."""
-    found = (_parsed(files.read_json(path)) for path in sorted(folder.glob("*.json")))
+    found = (_parsed(path) for path in sorted(folder.glob("*.json")))
     return {receipt.task: receipt for receipt in found if receipt is not None}
 
 
@@ -81,9 +88,16 @@ def remove(folder: Path, tasks: Iterable[int]) -> None:
     files.sync(folder)
 
 
-def _parsed(content: object) -> Receipt | None:
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _parsed(path: Path) -> Receipt | None:
+    """A receipt as it was written, under the name of its task."""
+    content = files.read_json(path)
     try:
-        receipt = Receipt(**content)  # type: ignore[arg-type]
-        return Receipt(**{**asdict(receipt), "files": {name: (d, n) for name, (d, n) in receipt.files.items()}})
-    except (TypeError, ValueError, AttributeError):
+        if content.pop("digest") != _digest(content) or path.name != file(path.parent, content["task"]).name:
+            return None
+        return Receipt(**{**content, "files": {name: (d, n) for name, (d, n) in content["files"].items()}})
+    except (TypeError, ValueError, AttributeError, KeyError):
         return None

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,17 +21,37 @@ from rlvr_jax import devices, disk, files, tasks
 from rlvr_jax.addresses import addresses
 from rlvr_jax.disk import Header
 from rlvr_jax.engine import Clock, Work
-from rlvr_jax.grid import Grid, grid_of
+from rlvr_jax.grid import Grid, grid_of, record_file
 from rlvr_jax.lanes import Layout
 from rlvr_jax.plan import Limits, Part, make_part
 from rlvr_jax.receipts import Receipt
 from rlvr_jax.results import versions
+from rlvr_jax.types import InvalidInput
 from rlvr_jax.worlds import world
 
 
 def stored_grid(header: Header) -> Grid:
-    """The grid of a store's spec."""
+    """The grid of a store's spec.
+
+    Raises:
+      InvalidInput: If a data set of it is lost or is another one by now.
+    """
+    for name, value in header.spec["fixed"].items():
+        if isinstance(value, dict) and "sha256" in value:
+            _check_record(header, name, value)
     return grid_of(world(header.spec["world"]), header.spec, header.records)
+
+
+def _check_record(header: Header, name: str, canonical: dict[str, Any]) -> None:
+    file = record_file(header.records, canonical)
+    read = world(header.spec["world"]).parameters[name].record
+    try:
+        found = read(file, name).canonical() if read else None
+        wrong = "" if found == canonical else f"{file} is another data set than it was"
+    except InvalidInput as error:
+        wrong = str(error)
+    if wrong:
+        raise InvalidInput(f"{header.path} is damaged: {wrong}; running its spec again makes {name} again") from None
 
 
 class Session:
@@ -78,6 +99,7 @@ class Session:
                 files=written,
                 diverged=int((results["diverged_step"] >= 0).sum()),
                 device_kind=self.devices[0].device_kind,
+                processor=devices.processor(self.devices[0]),
                 versions=versions(),
                 seconds=round(time.perf_counter() - began - (self.clock.compile_seconds - compiling), 3),
                 host=platform.node(),

@@ -14,6 +14,7 @@ from xarray.core import indexing
 from rlvr_jax import disk
 from rlvr_jax.disk import Header
 from rlvr_jax.grid import canonical
+from rlvr_jax.receipts import Receipt
 from rlvr_jax.types import InvalidInput
 
 #: Diverged cells that are named one by one.
@@ -59,7 +60,7 @@ def labelled(header: Header, spec: dict[str, Any] | None = None, cells: np.ndarr
     for name in header.variables:
         array = header.array(name)
         dims = (*axes, *_dims(array)[1:])
-        lazy = indexing.LazilyIndexedArray(_Cells(header, name, slot))
+        lazy = indexing.LazilyIndexedArray(_Cells(header, name, slot, done))
         variables[name] = xr.Variable(dims, lazy, dict(array.attrs))
     about = {name: str(header.array(name).attrs["long_name"]) for axis in spec["axes"] for name in axis["values"]}
     coords = axis_coords(spec["axes"], about)
@@ -133,8 +134,8 @@ def _tells(step: xr.DataArray, dim: str) -> bool:
 class _Cells(BackendArray):
     """An array of a store, with the grid's dimensions in place of its axis of cells; read chunk by chunk."""
 
-    def __init__(self, header: Header, name: str, slot: np.ndarray):
-        self.header, self.name, self.array, self.slot = header, name, header.array(name), slot
+    def __init__(self, header: Header, name: str, slot: np.ndarray, done: Mapping[int, Receipt]):
+        self.header, self.name, self.array, self.slot, self.done = header, name, header.array(name), slot, done
         self.shape = (*slot.shape, *self.array.shape[1:])
         self.dtype = self.array.dtype
 
@@ -163,12 +164,16 @@ class _Cells(BackendArray):
         return out.reshape(np.shape(slot) + out.shape[1:])
 
     def _chunk(self, number: int) -> np.ndarray:
-        rows = self.header.chunk_cells
+        rows, name = self.header.chunk_cells, disk.chunk_file(self.name, number, self.array.ndim)
         try:
-            return np.asarray(self.array[number * rows : (number + 1) * rows])
+            found = np.asarray(self.array[number * rows : (number + 1) * rows])
+            # Zarr takes a file that is not there for a chunk of nothing but the fill value
+            if name in self.done[number].files and not (self.header.path / name).is_file():
+                raise FileNotFoundError("it is missing")
+            return found
         except (ValueError, RuntimeError, OSError) as error:
             raise InvalidInput(
-                f"{self.header.path / disk.chunk_file(self.name, number, self.array.ndim)} is damaged ({error}); "
+                f"{self.header.path / name} is damaged ({error}); "
                 f"rlvr-jax verify {self.header.path} --repair computes it again"
             ) from None
 
@@ -196,4 +201,6 @@ def _dims(array: "zarr.Array[Any]") -> tuple[str, ...]:
 
 def _decoded(header: Header, name: str) -> np.ndarray:
     values, attributes = header.read(name), header.array(name).attrs
+    if (values < 0).any():  # the fill value, which no coordinate has
+        raise InvalidInput(disk.broken(header.path, name, FileNotFoundError("its values are missing")))
     return np.array(attributes["labels"])[values] if "labels" in attributes else values

@@ -49,6 +49,8 @@ class Verify:
     """Compute the damaged chunks again, and write again what follows from the spec."""
     mixed: Flag = False
     """Repair although another device kind or jaxlib computed the rest."""
+    take_lock: Flag = False
+    """Repair although a process of another machine seems to write the store."""
     json: Flag = False
     """Print JSON."""
 
@@ -59,16 +61,29 @@ class Verify:
         wrong = found.reasons
         repaired = bool(wrong) and self.repair
         if repaired:
-            outcome = driver.repair(self.store, found.damaged, found.lost, mixed=self.mixed)
+            outcome = driver.repair(
+                self.store, found.damaged, bool(found.lost), mixed=self.mixed, take_lock=self.take_lock
+            )
             if outcome.failed:
                 raise InvalidInput(f"{self.store} is not repaired: {next(iter(outcome.failed.values()))}")
         if self.json:
             damaged = {str(number): reason for number, reason in found.damaged.items()}
-            print(json.dumps({"chunks": found.chunks, "damaged": damaged, "lost": found.lost, "repaired": repaired}))
+            print(
+                json.dumps(
+                    {
+                        "chunks": found.chunks,
+                        "damaged": damaged,
+                        "lost": found.lost,
+                        "repaired": repaired,
+                        "unfinished": found.unfinished,
+                    }
+                )
+            )
         else:
             print(*(f"damaged: {reason}\n" for reason in wrong), sep="", end="")
             end = "; they were made again" if repaired else " (--repair makes them again)" if wrong else ""
-            print(f"{self.store}: {found.chunks} chunks with receipts; {len(wrong)} damaged{end}")
+            without = f", none of {', '.join(map(str, found.unfinished))}" if found.unfinished else ""
+            print(f"{self.store}: {found.chunks} chunks with receipts{without}; {len(wrong)} damaged{end}")
         return DAMAGED if wrong and not repaired else 0
 
 

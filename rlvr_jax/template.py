@@ -4,7 +4,7 @@ import glob
 import os
 import platform
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -41,15 +41,12 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
                 parts=(),
                 cells=0,
                 declaration=0,
+                places_sha256=disk.places_hash(np.zeros(0)),
                 versions=dict(versions),
                 created=datetime.now().astimezone().isoformat(timespec="seconds"),
             )
-            header.receipts.mkdir()
-            header.failed.mkdir()
-            header.records.mkdir()
-            for record in (value for value in grid.fixed.values() if hasattr(value, "canonical")):
-                if not isinstance(record, NamedSchedule):
-                    files.write(record_file(header.records, record.canonical()), record.text().encode())
+            make_folders(partial)
+            keep_records(header, grid)
             _create_arrays(group, grid, chunk_cells)
             coordinates = " ".join(grid.columns)
             group.attrs.update({"coordinates": coordinates})
@@ -61,6 +58,22 @@ def create(path: Path, grid: Grid, chunk_cells: int, versions: Mapping[str, str]
                 raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def make_folders(path: Path) -> None:
+    """Makes the folders of a store's bookkeeping that are not there: an empty one is easily lost in a copy."""
+    for name in ("receipts", "failed", "records"):
+        (path / "run" / name).mkdir(parents=True, exist_ok=True)
+
+
+def keep_records(header: Header, grid: Grid) -> None:
+    """Writes the data sets that the spec of a store is fixed to where they are not there as ``grid`` has them."""
+    for name, record in grid.fixed.items():
+        if not hasattr(record, "canonical") or isinstance(record, NamedSchedule):
+            continue
+        file, text = record_file(header.records, record.canonical()), record.text().encode()
+        if header.spec["fixed"].get(name) == record.canonical() and not (file.is_file() and file.read_bytes() == text):
+            files.write(file, text)
 
 
 def beside(path: Path) -> Path:
@@ -103,42 +116,61 @@ def declare(header: Header, grid: Grid, places: np.ndarray, parts: Sequence[Part
         parts=(*header.parts, *stored),
         cells=int((places >= 0).sum()),
         declaration=header.declaration + 1,
+        places_sha256=disk.places_hash(places),
     )
     with files.writing(header.path):
+        wrong = manifest.damaged(header)
+        if wrong:  # otherwise the next manifest would call it sound
+            raise InvalidInput(
+                f"{header.path} is damaged: {next(iter(wrong.values()))}; rlvr-jax verify {header.path} --repair "
+                "makes it again"
+            )
+        manifest.begin(header)
         _fill(header, grid, places, after, begin=header.chunks * header.chunk_cells)
-        for file in (header.path / after.place).iterdir():
-            files.sync(file)
+        manifest.prepare(after)
         disk.commit(after)
-        shutil.rmtree(header.path / header.place, ignore_errors=True)
-        manifest.write(after)
+        manifest.finish(after)
     return after
 
 
-def restore(header: Header, grid: Grid, damaged: Collection[str]) -> None:
-    """Makes files of a store again that have no receipt, from its spec and the places of its cells.
+def restore(header: Header, grid: Grid) -> None:
+    """Makes all of a store again that has no receipt, from its spec and the places of its cells.
+
+    Receipts, results and the lock are left as they are.
 
     Args:
       header: Of the store.
       grid: Its spec.
-      damaged: The files, as `rlvr_jax.manifest.damaged` names them.
     """
+    places = header.places  # before either copy is replaced
     fresh = beside(header.path).with_suffix(f".fresh{files.PARTIAL}")
     with files.writing(header.path):
         try:
             create(fresh, grid, header.chunk_cells, header.versions)
-            _fill(disk.read_header(fresh), grid, header.places, header, begin=0)
-            for folder in {name.partition("/")[0] for name in damaged if "/" in name}:
-                if folder in header.variables:
-                    shutil.copy(fresh / folder / "zarr.json", header.path / folder / "zarr.json")
-                else:
-                    shutil.rmtree(header.path / folder, ignore_errors=True)
-                    shutil.copytree(fresh / folder, header.path / folder)
-            if "zarr.json" in damaged:
-                shutil.copy(fresh / "zarr.json", header.path / "zarr.json")
-            disk.commit(header)
-            manifest.write(header)
+            _fill(disk.read_header(fresh), grid, places, header, begin=0)
+            manifest.begin(header)
+            keep_records(header, grid)
+            disk.commit(replace(header, path=fresh))
+            for made in fresh.glob("*/zarr.json"):
+                own = (*header.variables, "run")
+                _replace(made.parent, header.path / made.parent.name, "zarr.json" if made.parent.name in own else "*")
+            files.write(header.path / "zarr.json", (fresh / "zarr.json").read_bytes())
+            manifest.prepare(header)
+            manifest.finish(header)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _replace(made: Path, folder: Path, pattern: str) -> None:
+    """Puts the files of an array that match in place of those in ``folder``, one by one, and removes others of it."""
+    folder.mkdir(exist_ok=True)
+    new = {file.name: file.read_bytes() for file in made.glob(pattern) if file.is_file()}
+    for name, content in new.items():
+        files.write(folder / name, content)
+    if pattern == "*":
+        for file in folder.glob("c.*"):
+            if file.name not in new:
+                file.unlink()
 
 
 def _fill(there: Header, grid: Grid, places: np.ndarray, after: Header, *, begin: int) -> None:
@@ -183,7 +215,7 @@ def _create_arrays(group: zarr.Group, grid: Grid, chunk_cells: int) -> None:
         values = np.array(grid.eval_steps) if dim == "step" else np.arange(dim_length(grid, dim))
         values = values.astype(np.int32 if names else np.int64)
         about = disk.flags(names) if names else {}
-        disk.create_array(group, dim, [dim], values.shape, len(values), values.dtype, 0, about)[:] = values
+        disk.create_array(group, dim, [dim], values.shape, len(values), values.dtype, -1, about)[:] = values
     for name in grid.columns:
         parameter = grid.world.parameters[name]
         coded = bool(parameter.choices) or parameter.scheduled
