@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -315,15 +314,12 @@ def test_help_does_not_import_jax(command: str) -> None:
     assert (done.returncode, done.stderr) == (0, "\n")
 
 
-def test_help_answers_in_half_a_second() -> None:
-    def once() -> float:
-        began = time.perf_counter()
-        command = [sys.executable, "-m", "rlvr_jax", "run", "--help"]
-        subprocess.run(command, check=True, capture_output=True, env=_environment())
-        return time.perf_counter() - began
-
-    # the best of several: another process may have the cores for a moment
-    assert min(once() for _ in range(5)) < 0.5
+def test_help_loads_nothing_that_takes_its_time() -> None:
+    """Half a second is the aim; NumPy is the heaviest package that it leaves room for."""
+    heavy = "'jax', 'xarray', 'pandas', 'zarr', 'scipy', 'matplotlib', 'tqdm', 'dask', 'distributed', 'multiprocessing'"
+    code = f"import sys; from rlvr_jax.cli import main; main(['run', '--help']); print(*{{{heavy}}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=_environment())
+    assert done.stdout.splitlines()[-1] == ""
 
 
 def test_a_refusal_of_the_process_is_exit_code_2_without_a_traceback() -> None:
