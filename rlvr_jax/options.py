@@ -24,7 +24,7 @@ Count = Annotated[
         metavar="N",
         instance_from_str=_whole,
         is_instance=lambda x: x is None or isinstance(x, int),
-        str_from_instance=lambda x: ["as in the spec" if x is None else str(x)],
+        str_from_instance=lambda x: ["not given" if x is None else str(x)],
     ),
 ]
 Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")]
