@@ -68,17 +68,8 @@ class Verify:
                 raise InvalidInput(f"{self.store} is not repaired: {next(iter(outcome.failed.values()))}")
         if self.json:
             damaged = {str(number): reason for number, reason in found.damaged.items()}
-            print(
-                json.dumps(
-                    {
-                        "chunks": found.chunks,
-                        "damaged": damaged,
-                        "lost": found.lost,
-                        "repaired": repaired,
-                        "unfinished": found.unfinished,
-                    }
-                )
-            )
+            said = {"chunks": found.chunks, "unfinished": found.unfinished, "damaged": damaged, "lost": found.lost}
+            print(json.dumps(said | {"repaired": repaired}))
         else:
             print(*(f"damaged: {reason}\n" for reason in wrong), sep="", end="")
             end = "; they were made again" if repaired else " (--repair makes them again)" if wrong else ""
