@@ -207,7 +207,11 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over(tmp_path, change):
         assert lock.holder(file).pid == os.getpid()
 
 
-@pytest.mark.parametrize("content", ["", '{"host": "cut', "[]", '{"pid": 3}'])
+def odd_pid(pid):
+    return other_holder(pid=pid, started="")
+
+
+@pytest.mark.parametrize("content", ["", '{"host": "cut', "[]", '{"pid": 3}', *map(odd_pid, ("1", 2**70, -4))])
 def test_a_lock_file_that_says_nothing_is_nobodys(tmp_path, content):
     file = tmp_path / "lock.json"
     file.write_text(content)
@@ -301,12 +305,15 @@ def test_a_chunk_without_a_receipt_does_not_count(store, expected, harm):
 
 
 def test_what_interrupted_writes_left_is_removed(store, expected):
+    other = Path(".study.zarr.other@elsewhere.77.partial")
+    other.mkdir()  # of a driver that makes study.zarr.other
     stale = [store / "kl_final" / "c.3.0123abcd.partial", store / "run" / "receipts" / "00000003.json.77.partial"]
     for file in stale:
         file.write_bytes(b"half")
     assert_same(rj.open_store(store), expected)
     assert run_through().computed == 0
     assert [file for file in stale if file.exists()] == []
+    assert other.exists()
     assert_same(rj.open_store(store), expected)
 
 
@@ -453,7 +460,7 @@ def test_repair_and_overwrite_take_the_lock_of_another_machine_if_asked(store, c
 
 def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alone(store):
     before = sorted(store.rglob("*"))
-    stale = Path(".study.zarr.123.partial")
+    stale = Path(".study.zarr@elsewhere.123.partial")
     stale.mkdir()
     grid = spec.load("study.toml").grid()
     template.create(store, grid, 1024, {})
