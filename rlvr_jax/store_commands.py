@@ -61,9 +61,15 @@ class Verify:
         wrong = found.reasons
         repaired = bool(wrong) and self.repair
         if repaired:
-            outcome = driver.repair(
-                self.store, found.damaged, bool(found.lost), mixed=self.mixed, take_lock=self.take_lock
-            )
+            try:
+                outcome = driver.repair(
+                    self.store, found.damaged, bool(found.lost), mixed=self.mixed, take_lock=self.take_lock
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"{self.store} is repaired in part, and nothing sound is lost; running its spec again computes "
+                    "what is missing"
+                ) from None
             if outcome.failed:
                 raise InvalidInput(f"{self.store} is not repaired: {next(iter(outcome.failed.values()))}")
         if self.json:

@@ -445,6 +445,22 @@ def test_a_receipt_that_is_not_as_it_was_written_is_named(store, harm, capsys):
     assert " chunks with receipts, none of 1; 0 damaged\n" in capsys.readouterr().out
 
 
+def test_a_repair_that_is_stopped_says_what_is_left(store, expected, monkeypatch, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    truncate(store / "kl_final" / "c.1")
+    with monkeypatch.context() as patch:
+        patch.setattr("rlvr_jax.tasks.train", stopped)
+        assert main(["verify", "study.zarr", "--repair"]) == 130
+    assert capsys.readouterr().err == (
+        "rlvr-jax: stopped: study.zarr is repaired in part, and nothing sound is lost; running its spec again computes "
+        "what is missing\n"
+    )
+    assert run_through().computed == int((disk.read_header(store).places[1] >= 0).sum())
+    assert_same(rj.open_store(store), expected)
+
+
 def test_repair_and_overwrite_take_the_lock_of_another_machine_if_asked(store, capsys):
     truncate(store / "kl_final" / "zarr.json")
     (store / "run" / "lock.json").write_text(other_holder(host="elsewhere"))
@@ -460,8 +476,11 @@ def test_repair_and_overwrite_take_the_lock_of_another_machine_if_asked(store, c
 
 def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alone(store):
     before = sorted(store.rglob("*"))
-    stale = Path(".study.zarr@elsewhere.123.partial")
-    stale.mkdir()
+    for stale in (
+        ".study.zarr@elsewhere.123.partial",
+        "..study.zarr@elsewhere.123.fresh.partial@elsewhere.123.partial",
+    ):
+        Path(stale).mkdir()
     grid = spec.load("study.toml").grid()
     template.create(store, grid, 1024, {})
     assert sorted(store.rglob("*")) == before
