@@ -496,6 +496,11 @@ def test_less_memory_gives_smaller_calls_and_the_same_bits(tmp_path, monkeypatch
     assert_same(rj.open_store(path), expected)
 
 
+def test_a_budget_of_bytes_is_refused_in_bytes():
+    with pytest.raises(rj.InvalidInput, match=r"240 cells, whose indices take \d+\.\d KiB; 1 bytes is free: run it in"):
+        plan.check_memory(grid(), 1, stored=True)
+
+
 def test_calls_of_an_extension_are_cut_by_what_was_measured(store):
     header = disk.read_header(store)
     assert declaration._speed(grid(), header, header.places, 2) == plan.SPEED  # tasks of milliseconds tell nothing
