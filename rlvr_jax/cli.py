@@ -302,8 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _mistake(f"{error.filename}: {(error.strerror or str(error)).lower()}")
-    except KeyboardInterrupt:
-        return _stopped("nothing is stored")
+    except KeyboardInterrupt as stop:
+        return _stopped(str(stop) or "nothing is stored")
 
 
 def _parse(arguments: list[str]) -> Any:

@@ -148,7 +148,8 @@ def repair(
             template.restore(header, stored_grid(header))
             header = disk.read_header(path)
         session = Session(header, stored_grid(header), crew.memory)
-        check_origin(header, header.done(), crew, mixed)
+        if damaged:
+            check_origin(header, header.done(), crew, mixed)
         with files.writing(path):
             receipts.remove(header.receipts, damaged)
         return _run(crew, session, session.grid, np.arange(session.grid.cells), damaged, mixed, progress)

@@ -83,6 +83,8 @@ def holder(path: Path) -> Holder | None:
         found = Holder(**content)
     except TypeError:  # nobody, or a file cut short by a crash, whose writer is dead
         return None
+    if type(found.pid) is not int or not 0 < found.pid < 2**31 or not isinstance(found.shard, str):
+        return None  # no process has such a number
     return found if found.alive else None
 
 

@@ -8,6 +8,7 @@ never made from files that nobody has checked.
 """
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def prepare(after: Header) -> None:
         files.sync(folder)
     copies = {name.replace(f"{after.place}/", "run/places/"): found for name, found in hashes.items()}
     found = {"attributes": content["attributes"], "files": dict(sorted((hashes | copies).items()))}
+    found["checksum"] = _checksum(found["files"])
     files.write_json(disk.declaring_file(after.path), found)
 
 
@@ -94,10 +96,14 @@ def damaged(header: Header) -> dict[str, str]:
 
 def _speaks_of(content: Any, header: Header) -> bool:
     """Whether a manifest is one, and of the store as it is declared."""
-    if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
+    if not isinstance(content, dict) or content.get("checksum") != _checksum(content.get("files")):
         return False
     said = content.get("attributes")
     return isinstance(said, dict) and all(said.get(name) == value for name, value in disk.declared(header).items())
+
+
+def _checksum(found: Any) -> str:
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def _files(header: Header) -> list[Path]:

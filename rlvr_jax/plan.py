@@ -297,15 +297,21 @@ def check_memory(grid: Grid, available: int, *, stored: bool = False) -> None:
             else ("results and indices", "keep fewer metrics, evaluations or cells")
         )
         raise InvalidInput(
-            f"the grid has {grid.cells} cells, whose {what} take {needed / 2**30:.1f} GiB; "
-            f"{available / 2**30:.1f} GiB is free: {advice}"
+            f"the grid has {grid.cells} cells, whose {what} take {_size(needed)}; {_size(available)} is free: {advice}"
         )
     lane = int(grid.world.state(grid.columns).max()) * np.dtype(grid.precision).itemsize
     if STATES * VECTOR * lane > available:
         raise InvalidInput(
-            f"a training takes {STATES * VECTOR * lane / 2**30:.1f} GiB; {available / 2**30:.1f} GiB is free: "
-            "make its task smaller"
+            f"a training takes {_size(STATES * VECTOR * lane)}; {_size(available)} is free: make its task smaller"
         )
+
+
+def _size(count: int) -> str:
+    """A number of bytes in words."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit / 10:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"
 
 
 def _codes(columns: list[np.ndarray]) -> np.ndarray:

@@ -42,13 +42,16 @@ def summarise(
     cells, contrasted = _cells(final, over, collapse), compared(final, over, contrasts)
     if as_json:
         report = _report(final, metric, over, averaged, cells, contrasted)
-        return json.dumps({**report, "diverged_runs": diverged}, indent=2, allow_nan=False)
+        partial = {"unfinished": results.attrs["unfinished"]} if "unfinished" in results.attrs else {}
+        return json.dumps({**report, "diverged_runs": diverged, **partial}, indent=2, allow_nan=False)
     at = f" at step {int(final['step'])}" if "step" in final.coords else ""
     if not cells["mean"]["n"].any():
         stored = f"; the stored steps are {', '.join(map(str, results['step'].values))}" if at else ""
         return f"{metric}{at} over {over}: no cell has a value{stored}."
     first = f", each {over} averaged over {', '.join(averaged)} first" if averaged else ""
     lines = [f"{metric}{at} over {over}{first}.", *_cell_table(final, cells)]
+    if "unfinished" in results.attrs:
+        lines.append(f"Partial results: {results.attrs['unfinished']}.")
     if diverged:
         runs = f"{diverged} of {results['diverged_step'].size} runs of these results"
         lines.append(f"Diverged: {runs}; they count with the values at which they were frozen.")

@@ -61,24 +61,21 @@ class Verify:
         wrong = found.reasons
         repaired = bool(wrong) and self.repair
         if repaired:
-            outcome = driver.repair(
-                self.store, found.damaged, bool(found.lost), mixed=self.mixed, take_lock=self.take_lock
-            )
+            try:
+                outcome = driver.repair(
+                    self.store, found.damaged, bool(found.lost), mixed=self.mixed, take_lock=self.take_lock
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"{self.store} is repaired in part, and nothing sound is lost; running its spec again computes "
+                    "what is missing"
+                ) from None
             if outcome.failed:
                 raise InvalidInput(f"{self.store} is not repaired: {next(iter(outcome.failed.values()))}")
         if self.json:
             damaged = {str(number): reason for number, reason in found.damaged.items()}
-            print(
-                json.dumps(
-                    {
-                        "chunks": found.chunks,
-                        "damaged": damaged,
-                        "lost": found.lost,
-                        "repaired": repaired,
-                        "unfinished": found.unfinished,
-                    }
-                )
-            )
+            said = {"chunks": found.chunks, "unfinished": found.unfinished, "damaged": damaged, "lost": found.lost}
+            print(json.dumps(said | {"repaired": repaired}))
         else:
             print(*(f"damaged: {reason}\n" for reason in wrong), sep="", end="")
             end = "; they were made again" if repaired else " (--repair makes them again)" if wrong else ""

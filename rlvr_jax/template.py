@@ -78,13 +78,14 @@ def keep_records(header: Header, grid: Grid) -> None:
 
 def beside(path: Path) -> Path:
     """Where this process makes what is to be put at ``path``; `remove_stale` removes what it could not finish."""
-    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{files.PARTIAL}")
+    return path.with_name(f".{path.name}@{platform.node()}.{os.getpid()}{files.PARTIAL}")
 
 
 def remove_stale(path: Path) -> None:
     """Removes what interrupted writes have left in and beside the store at ``path``, which nobody else may write."""
-    for folder in path.parent.glob(f".{glob.escape(path.name)}.*{files.PARTIAL}"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for dots in (".", ".."):  # `restore` makes a store beside one that it makes beside this one
+        for folder in path.parent.glob(f"{dots}{glob.escape(path.name)}@*{files.PARTIAL}"):
+            shutil.rmtree(folder, ignore_errors=True)
     for folder in (*disk.read_header(path).variables, "run"):
         files.remove_partial(path / folder)
 

@@ -35,6 +35,13 @@ def numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
+def test_partial_results_say_so(held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]) -> None:
+    held["results"].attrs["unfinished"] = "3 of 288 cells are not finished and are NaN"
+    assert "Partial results: 3 of 288 cells are not finished and are NaN." in printed(capsys)
+    report = json.loads("\n".join(printed(capsys, "--json")))
+    assert report["unfinished"] == held["results"].attrs["unfinished"]
+
+
 def test_every_cell_has_a_row_with_its_intervals(
     held: dict[str, xr.Dataset], capsys: pytest.CaptureFixture[str]
 ) -> None:

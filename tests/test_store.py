@@ -26,10 +26,12 @@ from rlvr_jax import (
     receipts,
     session,
     tasks,
+    template,
 )
 from rlvr_jax.addresses import addresses
 from rlvr_jax.bandit import PARAMETERS
 from rlvr_jax.disk import UNUSED
+from rlvr_jax.executors import Crew
 from rlvr_jax.grid import make_grid
 from rlvr_jax.kept import Kept
 from rlvr_jax.problems import make_problems
@@ -415,6 +417,56 @@ def test_a_spec_that_leaves_cells_out_and_has_others_is_refused(store, change, s
     assert sentence in str(refusal.value)
 
 
+def test_chunks_of_few_devices_are_extended_on_a_machine_with_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "CALL_BYTES", 2**30)
+    path, fixed = tmp_path / "study.zarr", {"method": "rloo", "lr": 0.5}
+    template.create(path, grid({"seed": [0, 1]}, **fixed), 1024, {})
+    more = grid({"lr": np.linspace(0.5, 1.0, 512).tolist(), "seed": {"range": [0, 64]}}, method="rloo")
+    for devices in (1, 8, 64):
+        for part in plan.make_plan(more, devices, plan.Limits(1024)):
+            assert part.items * part.program.layout.width <= 1024
+    with Crew() as crew:
+        monkeypatch.setattr(Crew, "machine", replace(crew.machine, devices=8))
+        header, _ = declaration.declared(more, disk.read_header(path), crew, False, True)
+    assert (header.cells, header.chunk_cells) == (512 * 64, 1024)
+    assert checks.verify(path).reasons == []
+
+
+def test_a_damaged_data_set_is_made_again_or_refused_and_nothing_else_is_touched(tmp_path):
+    path, problems = tmp_path / "tool.zarr", make_problems(30, 7)
+    fixed = {"steps": 3, "train_problems": problems, "test_problems": 10, "method": "rloo"}
+    there = make_grid(world("tool_use"), {"seed": [0, 1]}, **fixed)
+    template.create(path, there, 1024, {})
+    with Crew() as crew:
+        header, _ = declaration.declared(there, disk.read_header(path), crew, False, True)
+    about = {"device_kind": "cpu", "processor": "", "versions": {"jaxlib": "0"}, "host": "", "finished": ""}
+    hash_ = session.Session(header, there, 0).address_hash(0)
+    receipts.Receipt(task=0, cells=2, addresses=hash_, files={}, diverged=0, seconds=1.0, **about).write(
+        header.receipts
+    )
+    (file,) = header.records.iterdir()
+    text, before = file.read_bytes(), receipts.read(header.receipts)
+    file.write_bytes(text + b"\n")
+    assert list(checks.verify(path).lost) == [f"run/records/{file.name}"]
+    assert driver.repair(path, [], True).computed == 0
+    assert (file.read_bytes(), receipts.read(header.receipts)) == (text, before)
+    for harm in (lambda: file.write_bytes(text[: text.rindex(b"{")]), file.unlink):
+        harm()
+        for act in (lambda: checks.verify(path), lambda: driver.repair(path, [], True)):
+            with pytest.raises(rj.InvalidInput, match=r"is damaged: .* running its spec again makes train_problems ag"):
+                act()
+        assert receipts.read(header.receipts) == before
+        assert driver.run(there, path, mixed=True).computed == 0
+        assert file.read_bytes() == text
+    assert checks.verify(path).reasons == []
+
+
+def test_lost_coordinates_are_named(store):
+    (store / "step" / "c.0").unlink()
+    with pytest.raises(rj.InvalidInput, match=r"step cannot be read \(its values are missing\); .* --repair makes it"):
+        rj.open_store(store)
+
+
 def test_a_task_is_known_by_its_number(store, expected):
     before = receipts.read(disk.read_header(store).receipts)
     for file in before[2].files:
@@ -442,6 +494,11 @@ def test_less_memory_gives_smaller_calls_and_the_same_bits(tmp_path, monkeypatch
     assert calls[1] < 6
     assert bytes_of[-1] < bytes_of[0]
     assert_same(rj.open_store(path), expected)
+
+
+def test_a_budget_of_bytes_is_refused_in_bytes():
+    with pytest.raises(rj.InvalidInput, match=r"240 cells, whose indices take \d+\.\d KiB; 1 bytes is free: run it in"):
+        plan.check_memory(grid(), 1, stored=True)
 
 
 def test_calls_of_an_extension_are_cut_by_what_was_measured(store):
@@ -491,12 +548,15 @@ def elsewhere(store, number, **change):
 
 
 def test_another_device_kind_or_jaxlib_is_refused_unless_it_may_be_mixed(store):
-    elsewhere(store, 0, device_kind="NVIDIA H200")
+    elsewhere(store, 0, device_kind="NVIDIA H200", processor="")
     receipt(store, 1).unlink()
-    here = f"{rj.open_store(store).attrs['device_kind'].split(', ')[-1]} with jaxlib"
+    here = rf"{rj.open_store(store).attrs['device_kind'].split(', ')[-1]} \(.*\) with jaxlib"
     with pytest.raises(rj.InvalidInput, match=rf"was computed on NVIDIA H200 with jaxlib .*, and this is {here}"):
         driver.run(grid(), store)
     versions = receipts.read(disk.read_header(store).receipts)[2].versions
+    elsewhere(store, 0, processor="aarch64, features 0123abcd")
+    with pytest.raises(rj.InvalidInput, match=r"\(aarch64, features 0123abcd\) with jaxlib .*\(--mixed\)$"):
+        driver.run(grid(), store)
     elsewhere(store, 0, versions=versions | {"jaxlib": "0.9.9"})
     with pytest.raises(rj.InvalidInput, match=r"with jaxlib 0\.9\.9, and this is .*\(--mixed\)$"):
         driver.run(grid(), store)

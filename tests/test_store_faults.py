@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,11 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over(tmp_path, change):
         assert lock.holder(file).pid == os.getpid()
 
 
-@pytest.mark.parametrize("content", ["", '{"host": "cut', "[]", '{"pid": 3}'])
+def odd_pid(pid):
+    return other_holder(pid=pid, started="")
+
+
+@pytest.mark.parametrize("content", ["", '{"host": "cut', "[]", '{"pid": 3}', *map(odd_pid, ("1", 2**70, -4))])
 def test_a_lock_file_that_says_nothing_is_nobodys(tmp_path, content):
     file = tmp_path / "lock.json"
     file.write_text(content)
@@ -256,9 +261,10 @@ def test_a_damaged_chunk_is_named_and_only_it_is_computed_again(store, expected,
     harm, sentence = DAMAGE[name]
     before = receipts()
     harm(store / "accuracy_area" / "c.2")
-    if name != "a lost chunk":
-        with pytest.raises(rj.InvalidInput, match=r"accuracy_area/c\.2 is damaged .* --repair computes it again"):
-            rj.open_store(store)["accuracy_area"].load()
+    with pytest.raises(rj.InvalidInput, match=r"accuracy_area/c\.2 is damaged .* --repair computes it again"):
+        rj.open_store(store)["accuracy_area"].load()
+    cells = int((disk.read_header(store).places[2] >= 0).sum())
+    assert inspection.status(store)["missing"] == (0 if name == "a flipped byte" else cells)
     assert np.isfinite(rj.open_store(store)["kl_final"]).all()  # the others are read as ever
     assert main(["verify", "study.zarr"]) == 1
     out = capsys.readouterr().out
@@ -270,7 +276,13 @@ def test_a_damaged_chunk_is_named_and_only_it_is_computed_again(store, expected,
     capsys.readouterr()
     assert [task for task, when in receipts().items() if when != before[task]] == [2]
     assert main(["verify", "study.zarr", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"chunks": count, "damaged": {}, "lost": {}, "repaired": False}
+    assert json.loads(capsys.readouterr().out) == {
+        "chunks": count,
+        "unfinished": [],
+        "damaged": {},
+        "lost": {},
+        "repaired": False,
+    }
     assert_same(rj.open_store(store), expected)
 
 
@@ -293,17 +305,21 @@ def test_a_chunk_without_a_receipt_does_not_count(store, expected, harm):
 
 
 def test_what_interrupted_writes_left_is_removed(store, expected):
+    other = Path(".study.zarr.other@elsewhere.77.partial")
+    other.mkdir()  # of a driver that makes study.zarr.other
     stale = [store / "kl_final" / "c.3.0123abcd.partial", store / "run" / "receipts" / "00000003.json.77.partial"]
     for file in stale:
         file.write_bytes(b"half")
     assert_same(rj.open_store(store), expected)
     assert run_through().computed == 0
     assert [file for file in stale if file.exists()] == []
+    assert other.exists()
     assert_same(rj.open_store(store), expected)
 
 
 SURROUNDINGS = [
     *("zarr.json", "accuracy_area/zarr.json", "place_1/zarr.json", "place_1/c.0", "method/c.0", "run/zarr.json"),
+    *("run/places/c.0", "run/manifest.json"),
 ]
 
 
@@ -312,9 +328,6 @@ SURROUNDINGS = [
 def test_whatever_follows_from_the_spec_is_made_again(store, expected, name, harm, capsys):
     before = receipts()
     harm(store / name)
-    if name == "run/zarr.json":  # only tells readers of Zarr that this is no array
-        assert_same(rj.open_store(store), expected)
-        return
     assert main(["verify", "study.zarr"]) == 1
     assert f"damaged: {name} " in capsys.readouterr().out
     assert main(["verify", "study.zarr", "--repair"]) == 0
@@ -332,17 +345,142 @@ def test_a_store_that_cannot_be_extended_says_what_helps(store, name, capsys):
     assert main(command) == 2
     said = capsys.readouterr().err
     assert re.search(
-        r"study\.zarr is damaged: \w+ cannot be read \(.*\); rlvr-jax verify study\.zarr --repair makes", said
+        r"study\.zarr is damaged: \w+(/c\.2 has | cannot be read | has |/zarr\.json has ).*; "
+        r"rlvr-jax verify study\.zarr --repair makes it again",
+        said,
     )
     assert main(["verify", "study.zarr", "--repair"]) == 0
     assert main(command) == 0
     assert "32 cells computed, 20,480 found" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("folder", ["accuracy_area", "method", "place_1", "run/places"])
+def test_a_lost_folder_is_made_again(store, expected, folder):
+    shutil.rmtree(store / folder)
+    assert main(["verify", "study.zarr", "--repair"]) == 0
+    assert checks.verify(store).reasons == []
+    assert_same(rj.open_store(store), expected)
+
+
+def test_lost_empty_folders_and_foreign_ones_are_no_obstacle(store):
+    shutil.rmtree(store / "run" / "failed")
+    shutil.rmtree(store / "run" / "records")
+    for foreign in (store / ".ipynb_checkpoints" / "x", store / "lr" / ".ipynb_checkpoints"):
+        foreign.mkdir(parents=True)
+    grid = spec.load("study.toml").grid()
+    outcome = driver.run(spec.load("study.toml").with_seeds(641).grid(), store)
+    assert (outcome.computed, outcome.found) == (32, grid.cells)
+    assert checks.verify(store).reasons == []
+
+
+def test_places_are_only_those_that_were_declared(store, expected):
+    """A second copy that can be read, and says something else, is never put in place of the good one."""
+    array = disk.read_header(store).array("place_1")
+    values = np.asarray(array[:])
+    array[:] = np.roll(values, 1)
+    (store / "run" / "manifest.json").unlink()
+    assert run_through().computed == 0
+    assert_same(rj.open_store(store), expected)
+    assert not (store / "run" / "manifest.json").exists()  # it would call sound what nobody has checked
+    assert checks.verify(store).lost == {"run/manifest.json": "run/manifest.json is missing"}
+    assert main(["verify", "study.zarr", "--repair"]) == 0
+    assert checks.verify(store).reasons == []
+    np.testing.assert_array_equal(disk.read_header(store).read("place_1"), values)
+
+
+@pytest.mark.parametrize("content", ["{}", "", "[]", '{"files": {}, "attributes": {}}'])
+def test_a_manifest_that_says_nothing_is_named(store, content):
+    (store / "run" / "manifest.json").write_text(content)
+    name = "run/manifest.json"
+    assert checks.verify(store).lost == {name: f"{name} does not say what it should of this store"}
+
+
+def test_an_extension_that_dies_before_it_is_declared_harms_nothing(store, expected, monkeypatch):
+    def dying(header):
+        raise KeyboardInterrupt
+
+    grid = spec.load("study.toml").with_seeds(641).grid()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "commit", dying)
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(grid, store)
+    assert disk.declaring_file(store).exists()
+    assert checks.verify(store).reasons == []
+    assert run_through().computed == 0
+    assert not disk.declaring_file(store).exists()
+    assert not (store / "place_2").exists()
+    assert checks.verify(store).reasons == []
+    assert_same(rj.open_store(store), expected)
+
+
+def test_a_driver_that_dies_just_after_it_has_declared_is_followed_by_the_next(store, monkeypatch):
+    grid = spec.load("study.toml").with_seeds(641).grid()
+
+    def dying(header):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rlvr_jax.manifest.finish", lambda header: not (header.declaration == 2 and dying(header)))
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(grid, store)
+    assert disk.read_header(store).declaration == 2
+    assert checks.verify(store).lost == {}
+    assert driver.run(grid, store).computed == 32
+    assert checks.verify(store).reasons == []
+    assert not (store / "place_1").exists()
+
+
+@pytest.mark.parametrize("harm", ["a digit", "another name"])
+def test_a_receipt_that_is_not_as_it_was_written_is_named(store, harm, capsys):
+    file = store / "run" / "receipts" / "00000001.json"
+    if harm == "a digit":
+        text = file.read_text()
+        file.write_text(re.sub(r'"seconds": \d+', '"seconds": 9999', text))
+    else:
+        shutil.copy(store / "run" / "receipts" / "00000000.json", file)
+    assert checks.verify(store).damaged == {1: "run/receipts/00000001.json does not say what was written"}
+    file.unlink()
+    assert checks.verify(store).unfinished == [1]
+    assert main(["verify", "study.zarr"]) == 0
+    assert " chunks with receipts, none of 1; 0 damaged\n" in capsys.readouterr().out
+
+
+def test_a_repair_that_is_stopped_says_what_is_left(store, expected, monkeypatch, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    truncate(store / "kl_final" / "c.1")
+    with monkeypatch.context() as patch:
+        patch.setattr("rlvr_jax.tasks.train", stopped)
+        assert main(["verify", "study.zarr", "--repair"]) == 130
+    assert capsys.readouterr().err == (
+        "rlvr-jax: stopped: study.zarr is repaired in part, and nothing sound is lost; running its spec again computes "
+        "what is missing\n"
+    )
+    assert run_through().computed == int((disk.read_header(store).places[1] >= 0).sum())
+    assert_same(rj.open_store(store), expected)
+
+
+def test_repair_and_overwrite_take_the_lock_of_another_machine_if_asked(store, capsys):
+    truncate(store / "kl_final" / "zarr.json")
+    (store / "run" / "lock.json").write_text(other_holder(host="elsewhere"))
+    assert main(["verify", "study.zarr", "--repair"]) == 2
+    assert "add --take-lock" in capsys.readouterr().err
+    assert main(["verify", "study.zarr", "--repair", "--take-lock"]) == 0
+    (store / "run" / "lock.json").write_text(other_holder(host="elsewhere"))
+    assert main([*COMMAND, "--overwrite"]) == 2
+    assert len(receipts()) > 4
+    driver._remove(store, take_lock=True)
+    assert list(Path().iterdir()) == [Path("study.toml")]
+
+
 def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alone(store):
     before = sorted(store.rglob("*"))
-    stale = Path(".study.zarr.123.partial")
-    stale.mkdir()
+    for stale in (
+        ".study.zarr@elsewhere.123.partial",
+        "..study.zarr@elsewhere.123.fresh.partial@elsewhere.123.partial",
+    ):
+        Path(stale).mkdir()
     grid = spec.load("study.toml").grid()
     template.create(store, grid, 1024, {})
     assert sorted(store.rglob("*")) == before
@@ -353,20 +491,21 @@ def test_a_driver_that_is_overtaken_while_it_makes_a_store_leaves_the_other_alon
 def test_a_chunk_of_other_cells_is_found(store):
     for name in ("accuracy_final", "accuracy_area", "kl_final"):
         shutil.copy(store / name / "c.0", store / name / "c.1")
-    receipt = json.loads((store / "run/receipts/00000000.json").read_text())
-    moved = {file.replace("c.0", "c.1"): digest for file, digest in receipt["files"].items()}
-    (store / "run/receipts/00000001.json").write_text(json.dumps(receipt | {"task": 1, "files": moved}))
+    header = disk.read_header(store)
+    receipt = header.done()[0]
+    moved = {file.replace("c.0", "c.1"): digest for file, digest in receipt.files.items()}
+    replace(receipt, task=1, files=moved).write(header.receipts)
     assert checks.verify(store).damaged == {1: "chunk 1 was computed for other cells than the store says"}
 
 
 @pytest.mark.parametrize(
-    ("version", "advice"), [(3, "install a newer one"), (1, "run its spec again, into another place")]
+    ("version", "advice"), [(4, "install a newer one"), (2, "run its spec again, into another place")]
 )
 def test_a_store_of_another_format_is_refused_by_every_command(store, version, advice, capsys):
     content = json.loads((store / "zarr.json").read_text())
     content["attributes"]["format"] = version
     (store / "zarr.json").write_text(json.dumps(content))
-    sentence = f"study.zarr has format {version}, and this version of rlvr_jax reads format 2; {advice}"
+    sentence = f"study.zarr has format {version}, and this version of rlvr_jax reads format 3; {advice}"
     for command in (
         COMMAND,
         ["status", "study.zarr"],
