@@ -266,7 +266,7 @@ TOOL_USE = (
     Claim(
         "free-add_0",
         "tool_cost",
-        "cost 0: call probability at carry-free addition hardly moves",
+        "cost 0: carry-free addition stays rarely called",
         "",
         RARELY,
         mean("call_prob", **_cost(0.0), context="add_0"),
@@ -563,7 +563,7 @@ def _hacking_claims() -> list[Claim]:
             "kl-holds-back",
             "hacking",
             "grpo, half of the prompts, KL weight 1, 600 steps: hack rate",
-            "0.02",
+            "0.02 (all prompts)",
             near(0.02, 0.02),
             mean("hack_rate", method="grpo", kl_coef=1.0, step=600),
         ),

@@ -118,10 +118,51 @@ class Findings:
 def find(stores: Mapping[str, Path], language: str = "en") -> Findings:
     """Judges the claims and fills the tables."""
     studies = {name: open_store(path) for name, path in stores.items()}
-    verdicts = claims.judge(studies)
+    others = {name: unlike(name, results) for name, results in studies.items()}
+    judged = {name: results for name, results in studies.items() if not others[name]}
+    verdicts = claims.judge(judged)
     say = words.speaker(language, {name for results in studies.values() for name in words.names_in(results)})
-    made = lecture_tables.tables(studies, verdicts, say)
+    notes = [f"{name} is not judged: {why}." for name, why in others.items() if why and name in specs.shipped()]
+    made = lecture_tables.tables(judged, verdicts, say, notes)
     return Findings(studies, verdicts, made, frozenset(say.missing) if say else frozenset())
+
+
+def unlike(name: str, results: xr.Dataset) -> str:
+    """What makes results of a spec's name another study than that spec, in words; empty if they hold all of it.
+
+    More seeds, methods or values along its axes are still the study; another number of steps, another value of what it
+    fixes, or a missing value along an axis are not, and the lectures' claims say nothing about them.
+    """
+    if name not in specs.shipped():
+        return "no spec of this name comes with the library"
+    ran, ours = json.loads(results.attrs["spec"]), specs.load(name).grid().spec
+    for key in ("world", "steps", "precision"):
+        if ran[key] != ours[key]:
+            return f"its {key} is {ran[key]}, that of the study {ours[key]}"
+    lacking = [step for step in ours["eval_steps"] if step not in ran["eval_steps"]]
+    if lacking:
+        return f"it has no evaluation at step {lacking[0]}"
+    held, wanted = _values_in(ran), _values_in(ours)
+    for parameter in sorted({*held, *wanted} - {"seed"}):
+        missing = [value for value in wanted.get(parameter, []) if value not in held.get(parameter, [])]
+        if missing:
+            return f"it has no cells with {parameter} {missing[0]}"
+        if parameter in {*ours["fixed"], *held} - {*_moving(ours)} and len(held[parameter]) > 1:
+            return f"it has several values of {parameter}, the study one"
+        if parameter not in wanted:
+            return f"it sets {parameter}, which the study leaves out"
+    return ""
+
+
+def _values_in(spec: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of each parameter in a canonical spec."""
+    along = {name: values for axis in spec["axes"] for name, values in axis["values"].items()}
+    return along | {name: [value] for name, value in spec["fixed"].items()}
+
+
+def _moving(spec: Mapping[str, Any]) -> set[str]:
+    """The parameters that move along an axis of a canonical spec."""
+    return {name for axis in spec["axes"] for name in axis["values"]}
 
 
 def figures_of(name: str, results: xr.Dataset) -> tuple[str, ...]:

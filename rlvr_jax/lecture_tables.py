@@ -52,23 +52,26 @@ class Table:
         return "\n".join([self.title, *aligned([self.heads, *self.rows], self.left), *self.notes])
 
 
-def tables(studies: Mapping[str, xr.Dataset], verdicts: Sequence[Verdict], say: Say | None = None) -> list[Table]:
+def tables(
+    studies: Mapping[str, xr.Dataset], verdicts: Sequence[Verdict], say: Say | None = None, notes: Sequence[str] = ()
+) -> list[Table]:
     """The lectures' tables of the studies that are there, and that of the claims last.
 
     Args:
         studies: Results by the name of their spec.
         verdicts: What `claims.judge` returns.
         say: Translates.
+        notes: What to say besides below the claims.
     """
     made = [
         *(_tool_use(studies[name], title, rows) for name, title, rows in DEMONSTRATIONS if name in studies),
         *(_bandit(studies[name], title, columns, at) for name, title, columns, at in BANDITS if name in studies),
-        *([claims_table(verdicts)] if verdicts else []),
+        *([claims_table(verdicts, notes)] if verdicts or notes else []),
     ]
     return made if say is None else [table.said(say) for table in made]
 
 
-def claims_table(verdicts: Sequence[Verdict]) -> Table:
+def claims_table(verdicts: Sequence[Verdict], besides: Sequence[str] = ()) -> Table:
     """The claims: the lecture's figure, ours with its interval, whether it holds by its rule, and the seeds behind."""
     rows = []
     for verdict in verdicts:
@@ -79,6 +82,7 @@ def claims_table(verdicts: Sequence[Verdict]) -> Table:
     held = sum(verdict.holds is True for verdict in verdicts)
     notes = (
         f"{held} of {len(verdicts)} claims hold.",
+        *besides,
         "Ours: mean over seeds with its 95 % interval [low, high], of several entries the worst; differences are "
         "paired by seed.",
         "The lectures' figures are single runs or a few seeds; of tool use, on an arithmetic model that is not public "

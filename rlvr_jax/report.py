@@ -18,7 +18,7 @@ import xarray as xr
 from rlvr_jax import words
 from rlvr_jax.lecture import Findings
 from rlvr_jax.lecture_tables import VERDICTS, Table
-from rlvr_jax.spec import shipped
+from rlvr_jax.spec import load, shipped
 from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.table import labels_along, text_of
 from rlvr_jax.types import InvalidInput
@@ -147,8 +147,10 @@ def _figure(name: str, paths: Sequence[Path]) -> str:
 
 
 def _spec(name: str, results: xr.Dataset) -> str:
-    given = shipped().get(name)
-    text = given.read_text(encoding="utf-8") if given else json.dumps(json.loads(results.attrs["spec"]), indent=1)
+    """What was run: the file that comes with the library where it is exactly that, else the canonical spec."""
+    file = shipped().get(name)
+    same = file is not None and load(file).grid().sha256 == results.attrs["spec_sha256"]
+    text = file.read_text(encoding="utf-8") if file and same else json.dumps(json.loads(results.attrs["spec"]))
     return f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ def test_the_page_is_whole_and_small(given: Given) -> None:
     assert links == {("data:image/svg+xml;base64,PD94", "")}  # each begins with "<?x"
     assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"http://www.w3.org/2000/svg"}
     for study in FEW:
-        assert f"<summary>{study.name}</summary><pre># " in page
+        ran = escape(json.dumps(json.loads(open_store(given.folder / f"{study.name}.zarr").attrs["spec"])))
+        assert f"<summary>{study.name}</summary><pre>{ran}</pre>" in page  # two seeds: not the file as it is shipped
         assert open_store(given.folder / f"{study.name}.zarr").attrs["spec_sha256"] in page
         for figure in study.figures:
             assert f'<figure id="figure-{figure}">' in page
@@ -194,6 +196,29 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         page.click("summary")
         assert page.ask("document.querySelector('details').open") is True
         assert page.complaints() == []
+
+
+def test_what_is_not_the_study_is_not_judged(given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other steps, a value that is missing or set beside the spec: said, and no claim is made of it."""
+    small = ["--seeds", "2", "--no-figures", "--quiet", "--set", "steps=10"]
+    assert main(["run", "grpo_trap", *small, "--out", str(tmp_path / "grpo_trap.zarr")]) == 0
+    assert main(["report", str(tmp_path / "grpo_trap.zarr"), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "grpo_trap is not judged: its steps is 10, that of the study 60." in page
+    assert "never calls" not in page
+    assert "&quot;steps&quot;: 10" in page
+    assert "steps = 60" not in page  # the shipped file, which is not what was run
+    trap = open_store(given.folder / "grpo_trap.zarr")
+    assert lecture.unlike("grpo_trap", trap) == ""
+    assert lecture.unlike("tool_cost", trap).startswith("it has no cells with call_cost 0.2")
+    ran = json.loads(trap.attrs["spec"])
+    for change, said in (
+        ({"fixed": {**ran["fixed"], "lr": 5.0}}, "it has no cells with lr 20.0"),
+        ({"fixed": {**ran["fixed"], "train_seed": 1}}, "it sets train_seed, which the study leaves out"),
+        ({"eval_steps": [0, 60]}, "it has no evaluation at step 5"),
+    ):
+        trap.attrs["spec"] = json.dumps({**ran, **change})
+        assert lecture.unlike("grpo_trap", trap) == said
 
 
 def test_a_report_of_one_store_needs_no_lecture(given: Given, tmp_path: Path) -> None:
