@@ -79,10 +79,10 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
     Example:
         >>> results = xr.Dataset(coords={"seed": np.arange(64)})
         >>> caption(results, "Accuracy during training.", {})["interval"]
-        'Mean over 64 seeds; bands and error bars are 95 % t-intervals of the mean.'
+        'Means over 64 seeds; their bands and error bars are 95 % t-intervals.'
     """
     n = dataset.sizes.get(over, 1)
-    interval = f"Mean over {n} {over}s; bands and error bars are 95 % t-intervals of the mean."
+    interval = f"Means over {n} {over}s; their bands and error bars are 95 % t-intervals."
     if n == 1:
         interval = f"One {over}, so no interval."
     facts = {"what": what, f"n_{over}s": n, "interval": interval}

@@ -180,7 +180,7 @@ def test_the_caption_holds_the_numbers_and_names_the_results(tmp_path: Path) -> 
     *_, path, _ = plots.save(module.draw(dataset), tmp_path / "baselines", module.facts(dataset))
     facts = json.loads(path.read_text())
     assert facts["n_seeds"] == 4
-    assert facts["interval"] == "Mean over 4 seeds; bands and error bars are 95 % t-intervals of the mean."
+    assert facts["interval"] == "Means over 4 seeds; their bands and error bars are 95 % t-intervals."
     assert facts["spec_sha256"] == dataset.attrs["spec_sha256"]
     assert facts["diverged"] == "1 of 40 runs diverged and were frozen; they count with the values they had then."
     row = next(r for r in facts["numbers"]["final_accuracy"] if (r["method"], r["reward_offset"]) == ("grpo", 1.0))
@@ -293,7 +293,7 @@ def test_a_script_writes_its_files_and_prints_its_caption(
     assert script(name).main(["store", "--out", str(tmp_path), "--select", "kl_coef=0.1"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.{end}" for end in ENDS)
     replicates = {"seed_variance": "200 seeds;", "variance_sources": "4 task_seeds, 3 prompt_seeds, 3 answer_seeds;"}
-    assert replicates.get(name, "Mean over 4 seeds") in capsys.readouterr().out
+    assert replicates.get(name, "Means over 4 seeds") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
