@@ -332,7 +332,7 @@ def test_the_latex_snippet_has_what_n_interval_and_hash() -> None:
     facts = captions.caption(synthetic("tool_cost"), "Calls & costs: 5 % of x_1, a × b.", {})
     said = captions.latex(facts, "tool_cost")
     assert r"Calls \& costs: 5 \% of x\_1, a $\times$ b. Means over 4 seeds; " in said
-    assert r"95 \% t-intervals of the mean. Results 111111111111." in said
+    assert r"95 \% t-intervals. Results 111111111111." in said
     assert said.count("{") == said.count("}")
     assert r"\includegraphics{tool_cost.pdf}" in said
 
