@@ -142,6 +142,9 @@ class Chunk:
     finals: dict[str, np.ndarray]
 
 
+#: Programs that a process keeps. Each takes some 500 mappings of memory, of which Linux gives a process 65,530.
+MOST_COMPILED = 32
+
 _compiled: dict[Any, Compiled] = {}
 
 
@@ -198,7 +201,11 @@ def compile_program(work: Work, devices: Sequence[jax.Device], clock: Clock) -> 
         tree,
         tuple(shape(x) for x in arrays),
     )
-    if key not in _compiled:
+    if key in _compiled:
+        _compiled[key] = _compiled.pop(key)  # the last one used comes last
+    else:
+        while len(_compiled) >= MOST_COMPILED:
+            _compiled.pop(next(iter(_compiled)))
         _compiled[key] = _compile(work, devices, segments)
         clock.compile_seconds += _compiled[key].seconds
         clock.programs += 1

@@ -235,6 +235,19 @@ def test_a_program_is_compiled_once(name, contract, compilations, monkeypatch):
     assert compilations
 
 
+def test_only_so_many_programs_are_kept(monkeypatch):
+    """Each takes hundreds of mappings, and a process that has used up its mappings is aborted."""
+    monkeypatch.setattr(engine, "_compiled", {})
+    monkeypatch.setattr(engine, "MOST_COMPILED", 2)
+
+    def programs(batch):
+        out = rj.sweep("bandit", {}, method="none", lr=0.1, steps=2, prompts=20, batch_size=batch)
+        return out.attrs["programs_compiled"]
+
+    assert [programs(batch) for batch in (4, 5, 4, 6, 4, 5)] == [1, 1, 0, 1, 0, 1]
+    assert len(engine._compiled) == 2
+
+
 def test_smaller_sizes_share_a_program_only_where_masks_waste_little():
     def programs(**sizes):
         grid = make_grid(world("bandit"), {n: v for n, v in sizes.items()}, method="rloo", lr=1, steps=5)
