@@ -5,12 +5,9 @@ one declares the store before the others look at it, so that this also works on 
 and it speaks for all in the end. If one dies, JAX ends the others: start them again, and they go on.
 """
 
-import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import jax
 
@@ -37,13 +34,13 @@ def join(text: str) -> Shard:
             f"distributed is {text!r}; it must be auto, or ADDRESS:PORT,PROCESSES,NUMBER with NUMBER from 0, such as "
             "10.0.0.1:8476,2,0"
         )
+    _keep_stdout()
     try:
-        with _spoken_to_stderr():
-            if found:
-                jax.distributed.initialize(found[1], int(found[2]), int(found[3]))
-            else:
-                jax.distributed.initialize()
-            return Shard(jax.process_index() + 1, jax.process_count(), meet)
+        if found:
+            jax.distributed.initialize(found[1], int(found[2]), int(found[3]))
+        else:
+            jax.distributed.initialize()
+        return Shard(jax.process_index() + 1, jax.process_count(), meet)
     except (ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(f"distributed is {text!r}, and the processes did not find each other: {reason}") from None
@@ -53,19 +50,12 @@ def meet(moment: str) -> None:
     """Waits until all processes have come to the moment of that name."""
     from jax.experimental import multihost_utils
 
-    with _spoken_to_stderr():
-        multihost_utils.sync_global_devices(moment)
+    multihost_utils.sync_global_devices(moment)
 
 
-@contextmanager
-def _spoken_to_stderr() -> Iterator[None]:
-    """Leaves stdout to the results: what connects the processes speaks there, past Python."""
+def _keep_stdout() -> None:
+    """Leaves stdout to Python: what connects the processes speaks to file 1 from threads of its own, at any time."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    own = os.fdopen(os.dup(1), "w", buffering=1, encoding=sys.stdout.encoding)
     os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        ctypes.CDLL(None).fflush(None)  # of what C has kept back
-        os.dup2(kept, 1)
-        os.close(kept)
+    sys.stdout = own
