@@ -99,7 +99,7 @@ class Run:
 
         began = time.perf_counter()
         try:
-            with spec.naming(), terminated():
+            with terminated():
                 outcome = driver.run(
                     grid,
                     store,

@@ -62,11 +62,16 @@ def origin(kind: str, processor: str, jaxlib: str) -> str:
     return f"{kind}{f' ({processor})' if processor else ''} with jaxlib {jaxlib}"
 
 
-def request_host_devices(count: int | None = None) -> None:
+def request_host_devices(count: int | None = None, alone: bool = True) -> None:
     """Asks JAX for one CPU device for each core, unless the user has said how many; or for ``count`` of them.
 
     One device uses one core for most of what a sweep does. The number must be known before JAX's backend starts: it
     goes through the environment where JAX is not imported yet, and through its configuration where it is.
+
+    Args:
+      count: How many.
+      alone: Whether this process has the machine for itself. If not, XLA gets a thread for each device: with one for
+        each core of the machine, a device is a tenth faster and takes most of a second core, from its neighbours.
     """
     if count is None and _said():
         return
@@ -76,14 +81,16 @@ def request_host_devices(count: int | None = None) -> None:
             os.environ["XLA_FLAGS"] = flags.strip()
     if "jax" not in sys.modules:
         os.environ["JAX_NUM_CPU_DEVICES"] = str(count or cores())
-        return
-    import jax
+    else:
+        import jax
 
-    if count is not None or jax.config.jax_num_cpu_devices in (None, -1):
-        try:
-            jax.config.update("jax_num_cpu_devices", count or cores())
-        except RuntimeError:  # the backend has started; `check_devices` and `used` say so when it matters
-            return
+        if count is not None or jax.config.jax_num_cpu_devices in (None, -1):
+            try:
+                jax.config.update("jax_num_cpu_devices", count or cores())
+            except RuntimeError:  # the backend has started; `check_devices` and `used` say so when it matters
+                return
+    if not alone:
+        os.environ.setdefault("NPROC", str(count or cores()))  # what XLA calls it
 
 
 def used(count: int | None = None) -> "list[jax.Device]":
@@ -116,10 +123,20 @@ def processor(device: "jax.Device") -> str:
     return f"{platform.machine()}, features {_features()}" if device.platform == "cpu" else ""
 
 
-def check_devices() -> None:
-    """Warns where JAX had been started with one CPU device before `rlvr_jax` could ask for more."""
+def check_devices(count: int | None = None) -> None:
+    """Warns of ``count`` CPU devices that share cores, and where JAX had been started before it could be asked.
+
+    Raises:
+      InvalidInput: If there are fewer.
+    """
     import jax
 
+    if used(count)[0].platform == "cpu" and count is not None and count > cores():
+        warnings.warn(
+            f"devices is {count}, and this process may use {cores()} cores: devices that share a core gain nothing",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     if jax.default_backend() == "cpu" and len(jax.local_devices()) == 1 < cores() and not _said():
         warnings.warn(
             f"JAX was started before rlvr_jax was imported and has 1 CPU device for {cores()} cores; "

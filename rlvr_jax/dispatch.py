@@ -1,6 +1,8 @@
 """Gives tasks to workers: few at a time, again where they failed, and alone where they may have killed a worker."""
 
+import time
 import traceback
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
@@ -13,6 +15,9 @@ from rlvr_jax.types import InvalidInput
 
 #: How many times a task is given out before it counts as failed.
 ATTEMPTS = 3
+
+#: Seconds between two looks at whether there still are workers, and how long tasks wait where there are none.
+LOOK_EVERY, ABANDONED_AFTER = 5.0, 600.0
 
 
 class Lost(RuntimeError):
@@ -70,11 +75,11 @@ def finished(
         attempts[number] += 1
 
     while waiting or suspects or out:
-        while waiting and len(out) < _workers(crew):
+        while waiting and len(out) < max(1, _workers(crew)):
             give(waiting.popleft())
         if not out:
             give(suspects.popleft())
-        for future in wait(out, return_when=FIRST_COMPLETED).done:
+        for future in _done(crew, out):
             number = out.pop(future)
             if future.cancelled():
                 raise Lost(f"{crew.pool.name} cannot be reached any more")
@@ -93,6 +98,21 @@ def finished(
                 suspects.append(number)
             else:
                 yield number, _failure(error, died, attempts[number])
+
+
+def _done(crew: Crew, out: Collection[Future[Receipt]]) -> Collection[Future[Receipt]]:
+    """Those that are done, as soon as there are any; who waits for nobody is told, and not for ever."""
+    abandoned: float | None = None
+    while not (done := wait(out, LOOK_EVERY, FIRST_COMPLETED).done):
+        if _workers(crew) > 0:
+            abandoned = None
+        elif abandoned is None:
+            abandoned = time.monotonic()
+            told = f"{crew.pool.name} has no workers now; for {ABANDONED_AFTER / 60:g} min the run waits for others"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+        elif time.monotonic() - abandoned > ABANDONED_AFTER:
+            raise Lost(f"{crew.pool.name} has had no workers for {ABANDONED_AFTER / 60:g} min")
+    return done
 
 
 def _workers(crew: Crew) -> int:

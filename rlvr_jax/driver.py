@@ -158,7 +158,7 @@ def repair(
 def _prepare(crew: Crew) -> None:
     """Readies this process for training; where workers do that, this one leaves the devices to them."""
     if crew.here:
-        devices.check_devices()
+        devices.check_devices(crew.devices)
         devices.use_compile_cache()
 
 

@@ -46,7 +46,7 @@ class Pool:
     Attributes:
       executor: Takes `rlvr_jax.worker.work` and an order. It is broken if ``submit`` raises `BrokenExecutor`.
       name: Of all of it, in words.
-      workers: How many there are now, which is how many tasks are given out at a time.
+      workers: How many there are now, which is how many tasks are given out at a time; 0 while there are none.
       neighbours: How many of them share one machine's memory.
       deaths: What a future raises if its worker died.
     """
@@ -199,18 +199,25 @@ def _processes(number: int, count: int) -> Iterator[Pool]:
 def _local_dask(number: int, count: int) -> Iterator[Pool]:
     import dask
     from distributed import Client, LocalCluster
+    from distributed.utils import silence_logging_cmgr
 
     settings = {
         "distributed.scheduler.allowed-failures": 0,  # the driver counts deaths itself
         "distributed.worker.memory.terminate": False,  # and bounds memory by calls
         "distributed.worker.memory.pause": False,
+        # watching workers a hundred times a second takes a tenth of the cores that they compute on
+        "distributed.worker.profile.enabled": False,
+        "distributed.worker.memory.monitor-interval": "2s",
+        "distributed.admin.tick.interval": "500ms",
+        "distributed.admin.system-monitor.interval": "5s",
     }
     with (
+        silence_logging_cmgr(logging.CRITICAL),
         dask.config.set(settings),  # pyright: ignore
         LocalCluster(
             n_workers=number,
             threads_per_worker=1,
-            dashboard_address=None,  # pyright: ignore
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},  # any port that is free
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
@@ -222,15 +229,17 @@ def _local_dask(number: int, count: int) -> Iterator[Pool]:
 @contextmanager
 def _dask(address: str) -> Iterator[Pool]:
     from distributed import Client
+    from distributed.utils import silence_logging_cmgr
 
-    try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidInput(
-            f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
-        ) from None
-    with client:
+    with ExitStack() as stack:
+        stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what concerns the user, the driver says
+        try:
+            client = stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InvalidInput(
+                f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
+            ) from None
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
@@ -255,7 +264,7 @@ def _dask_pool(client: Any, name: str) -> Pool:
         return max(map(hosts.count, hosts), default=1)
 
     executor = client.get_executor(pure=False)
-    return Pool(executor, name, lambda: max(1, len(workers())), neighbours, (BrokenExecutor, KilledWorker))
+    return Pool(executor, name, lambda: len(workers()), neighbours, (BrokenExecutor, KilledWorker))
 
 
 def _own_accelerators(count: int, dask_worker: Any) -> None:

@@ -96,8 +96,7 @@ class Lecture:
         began = time.perf_counter()
         progress = "none" if self.quiet or self.json else "auto"
         store.parent.mkdir(parents=True, exist_ok=True)
-        with spec.naming():
-            outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
+        outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
         self._tell(spec.name, outcome, time.perf_counter() - began)
         return outcome
 

@@ -62,7 +62,9 @@ class Spec:
         world = _world(self)
         _check_names(self, world)
         with self.naming():
-            return make_grid(world, self.parameters, tied=self.tied, **self._arguments(world))
+            grid = make_grid(world, self.parameters, tied=self.tied, **self._arguments(world))
+            _ = grid.columns  # where combinations are refused
+            return grid
 
     def sweep(self, progress: bool | None = None) -> "xr.Dataset":
         """Runs it; see `rlvr_jax.sweep`, whose errors begin with the file here."""

@@ -48,7 +48,7 @@ def work(order: Order) -> Receipt:
       InvalidInput: If the store is not there or cannot be written, or if this is another kind of machine.
     """
     with _busy:
-        devices.request_host_devices(order.devices)
+        devices.request_host_devices(order.devices, alone=False)
         from rlvr_jax.session import run_task
 
         try:
@@ -66,7 +66,7 @@ def work(order: Order) -> Receipt:
 def machine(count: int) -> Machine:
     """What this worker has, if it uses ``count`` devices."""
     with _busy:
-        devices.request_host_devices(count)
+        devices.request_host_devices(count, alone=False)
         return devices.machine_of(count)
 
 
@@ -87,7 +87,7 @@ def own_accelerators(count: int, place: int) -> None:
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(place * count + i) for i in range(count)] if seen is None else seen.split(",")[place * count :][:count]
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names)
-    devices.request_host_devices(count)
+    devices.request_host_devices(count, alone=False)
 
 
 def _follow() -> None:

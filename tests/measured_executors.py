@@ -1,9 +1,9 @@
 """Measures what workers gain and cost: `python tests/measured_executors.py [ROUNDS]`; no test, as it takes minutes.
 
-A sweep of about a minute on one device, through one and two one-device Dask workers, and in process on one and two
-devices; in turn, so that whatever else the machine does falls on all of them alike. Rates are those from the moment
-when every worker has finished its first task, which has compiled, to the last receipt; a worker is busy for as long as
-its receipts say, and the rest of that time is what giving out tasks costs.
+A sweep of about a minute on one device, through one and two one-device Dask workers, and in process on two devices,
+which are as many cores; in turn, so that whatever else the machine does falls on all of them alike. Rates are those
+from the moment when every worker has finished its first task, which has compiled, to the last receipt; a worker is busy
+for as long as its receipts say, and the rest of that time is what giving out tasks costs.
 """
 
 import os
@@ -23,7 +23,6 @@ RATES = np.geomspace(0.02, 20.0, 32).tolist()
 WAYS = {
     "one Dask worker": ("dask:local:1", 1),
     "two Dask workers": ("dask:local:2", 1),
-    "in process, one device": (None, 1),
     "in process, two devices": (None, 2),
 }
 
@@ -52,10 +51,10 @@ def main() -> None:
         found = {way: rate(way) for way in (WAYS if number % 2 == 0 else reversed(WAYS))}
         for way, (steady, busy, total) in found.items():
             print(f"{way}: {steady:.0f} cells/s, busy {busy:.1%}, {total:.1f} s in all")
-        one, two, here, both = (found[way][0] for way in WAYS)
+        one, two, here = (found[way][0] for way in WAYS)
         print(
-            f"two workers / one: {two / one:.2f}; one worker / in process: {one / here:.2f}; "
-            f"two workers / in process on two devices: {two / both:.2f}; load {os.getloadavg()[0]:.1f}",
+            f"two workers / one: {two / one:.2f}; two workers / in process on two devices: {two / here:.2f}; "
+            f"load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 

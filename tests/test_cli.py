@@ -194,7 +194,7 @@ def test_what_is_there_is_not_computed_again_and_another_spec_replaces_it_only_i
         assert again[-1].startswith("results: results/good.zarr (0 cells computed, 1 found; ")
         assert main([*command, "--set", "lr=0.1"]) == 2
     assert capsys.readouterr().err == (
-        "rlvr-jax: good.toml: results/good.zarr has lr 0.5, and this spec has 0.1; a spec that extends a store keeps "
+        "rlvr-jax: results/good.zarr has lr 0.5, and this spec has 0.1; a spec that extends a store keeps "
         "its cells: give lr all of these values as an axis, or choose another place (--out)\n"
     )
     assert files("results") == before

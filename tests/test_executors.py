@@ -13,8 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -107,6 +107,16 @@ def free_port():
         return one.getsockname()[1]
 
 
+def free_job():
+    """A job's number for which JAX opens a free port, and that port."""
+    for job in range(4096):
+        port = job + 65535 - 4095
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return job, port
+    raise OSError("no port is free")
+
+
 def tasks_of(said):
     return [event["task"] for event in map(json.loads, said.splitlines()) if event["event"] == "task"]
 
@@ -114,18 +124,21 @@ def tasks_of(said):
 # Who trains
 
 
+def dask_worker(address):
+    """A Dask worker, as a user starts it."""
+    command = ("-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard")
+    return started(*command, "--death-timeout", "60")
+
+
 @contextmanager
 def dask_cluster():
-    """A Dask scheduler and two workers, as a user starts them; gives the address and the scheduler."""
+    """A Dask scheduler and two workers, as a user starts them; gives the address and the processes."""
     address = f"127.0.0.1:{free_port()}"
     host, port = address.split(":")
     scheduler = ("-m", "distributed.cli.dask_scheduler", "--host", host, "--port", port, "--no-dashboard")
-    one = ("-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--death-timeout", "60")
     with ExitStack() as stack:
         first = stack.enter_context(started(*scheduler))
-        for _ in range(2):
-            stack.enter_context(started(*one))
-        yield address, first
+        yield address, first, [stack.enter_context(dask_worker(address)) for _ in range(2)]
 
 
 @contextmanager
@@ -134,6 +147,7 @@ def two_threads():
         yield Pool(executor, "two threads", lambda: 2)
 
 
+@pytest.mark.filterwarnings("ignore:devices is 2, and this process may use 1 core")  # where there is one
 @pytest.mark.parametrize("count", [1, 2])
 def test_any_number_of_devices_of_this_process_gives_one_hash(expected, count):
     outcome = run(count=count)
@@ -144,6 +158,12 @@ def test_any_number_of_devices_of_this_process_gives_one_hash(expected, count):
 def test_more_devices_than_there_are_are_refused():
     with pytest.raises(rj.InvalidInput, match=r"devices is 64, and this process has \d+ of the kind 'cpu'"):
         run(count=64)
+
+
+def test_devices_that_share_a_core_are_warned_of(monkeypatch):
+    monkeypatch.setattr(devices, "cores", lambda: 1)
+    with pytest.warns(RuntimeWarning, match="devices is 2, and this process may use 1 cores: devices that share a"):
+        assert run(count=2).computed == CELLS
 
 
 def test_an_executor_of_ones_own_gives_one_hash(expected):
@@ -188,7 +208,7 @@ def test_spawned_workers_give_one_hash_and_compile_once_each_from_one_cache(expe
 
 def test_a_scheduler_and_workers_started_by_hand_give_one_hash(expected, capsys):
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'rlvr_jax[cluster]'")
-    with dask_cluster() as (address, _):
+    with dask_cluster() as (address, *_):
         assert main([*RUN, "--executor", f"dask:{address}"]) == 0
     assert f"results: study.zarr ({CELLS:,} cells computed, 0 found; " in capsys.readouterr().out
     assert_complete(expected)
@@ -202,13 +222,24 @@ def test_four_devices_give_one_hash(expected):
     assert_complete(expected)
 
 
-def test_two_launched_processes_give_one_hash(expected):
-    address = f"127.0.0.1:{free_port()}"
+@pytest.mark.parametrize("said_by", ["hand", "Slurm", "Open MPI"])
+def test_two_launched_processes_give_one_hash(expected, said_by):
+    job, port = free_job()
+
+    def launched(number):
+        if said_by == "hand":
+            return started("-c", DRIVER, *RUN, "--json", "--distributed", f"127.0.0.1:{port},2,{number}")
+        if said_by == "Slurm":
+            names = {"JOB_ID": job, "STEP_NODELIST": "localhost", "NTASKS": 2, "PROCID": number, "LOCALID": number}
+            told = {f"SLURM_{name}": str(value) for name, value in names.items()}
+        else:
+            names = {"SIZE": 2, "RANK": number, "LOCAL_RANK": number}
+            told = {f"OMPI_COMM_WORLD_{name}": str(value) for name, value in names.items()}
+            told["OMPI_MCA_orte_hnp_uri"] = f"{job * 2**12}.0;tcp://127.0.0.1:1"
+        return started("-c", DRIVER, *RUN, "--json", "--distributed", "auto", **told)
+
     with ExitStack() as stack:
-        both = [
-            stack.enter_context(started("-c", DRIVER, *RUN, "--json", "--distributed", f"{address},2,{i}"))
-            for i in range(2)
-        ]
+        both = [stack.enter_context(launched(number)) for number in range(2)]
         said = [process.communicate(timeout=PATIENCE) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     own = [tasks_of(out) for out, _ in said]
@@ -371,7 +402,7 @@ def slow(order):
 
 def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_elsewhere(expected, monkeypatch, capsys):
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'rlvr_jax[cluster]'")
-    with dask_cluster() as (address, scheduler), monkeypatch.context() as patch:
+    with dask_cluster() as (address, scheduler, _), monkeypatch.context() as patch:
         patch.setattr(worker, "work", slow)
 
         def kill():
@@ -393,6 +424,49 @@ def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_elsewhere(expected, m
     held = inspection.status(Path("study.zarr"))["done"]
     assert run().computed == CELLS - held
     assert_complete(expected)
+
+
+def test_workers_that_all_go_are_said_and_others_go_on(expected, monkeypatch):
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'rlvr_jax[cluster]'")
+    monkeypatch.setattr(dispatch, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(executors, "COUNTED_FOR", 0.1)
+    with dask_cluster() as (address, _, workers), ExitStack() as stack, monkeypatch.context() as patch:
+        patch.setattr(worker, "work", slow)
+
+        def replace():
+            while len(receipts.read(Path("study.zarr/run/receipts"))) < 2:
+                time.sleep(0.05)
+            for process in workers:
+                process.terminate()
+            for process in workers:
+                process.wait(PATIENCE)
+            time.sleep(2)
+            stack.enter_context(dask_worker(address))
+
+        replacer = threading.Thread(target=replace)
+        replacer.start()
+        with pytest.warns(RuntimeWarning, match=rf"Dask cluster at {address} has no workers now; for 10 min the run "):
+            assert run(executor=executors.factory(f"dask:{address}")).computed == CELLS
+        replacer.join()
+    assert_complete(expected)
+
+
+def test_a_run_without_workers_ends_after_a_while(monkeypatch):
+    monkeypatch.setattr(dispatch, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(dispatch, "ABANDONED_AFTER", 0.12)
+    there, done = iter([2, 2, 2, 0, 0, 1]), Future()  # that came back once
+
+    @contextmanager
+    def factory():
+        yield Pool(SimpleNamespace(submit=lambda *_: done), "a stand-in", lambda: next(there, 0))
+
+    finished = dispatch.finished(Crew(factory), [0], lambda number: (work,), lambda number: None, lambda numbers: None)
+    with (
+        pytest.warns(RuntimeWarning, match="a stand-in has no workers now; for 0.002 min the run waits") as told,
+        pytest.raises(dispatch.Lost, match=r"a stand-in has had no workers for 0\.002 min"),
+    ):
+        next(finished)
+    assert len(told) == 2
 
 
 def children(pid):
