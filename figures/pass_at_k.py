@@ -17,7 +17,12 @@ from rlvr_jax import captions, charts, crossings, figure_script, pass_at_k, plot
 from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.types import InvalidInput
 
-NEEDS = {"dims": ("method", "step", "prompt"), "variables": ("correct_prob",), "most": {"step": 8}}
+NEEDS = {
+    "dims": ("method", "step", "prompt"),
+    "panels": ("hack_reward",),
+    "variables": ("correct_prob",),
+    "most": {"step": 8},
+}
 SAMPLES = np.unique(np.round(2.0 ** np.arange(0.0, 10.1, 0.25)))  # k from 1 to 1024
 HARDEST = 1e-3  # prompts within this of the smallest chance before training are the hardest
 
@@ -67,6 +72,8 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     met = [places for places in crossed.values() if np.isfinite(places["at"]).any()]
     what = "Chance that at least one of k samples is correct, by training step, averaged over all prompts"
     what += " and over those that were hardest before training." if len(found) > 1 else "."
+    if "hack_reward" in dataset.dims:
+        what += " A faithful verifier pays the hack nothing, a flawed one as much as the correct answer."
     what += (
         f" A dotted line is the k from which on the untrained policy is ahead.{crossings.about_interval(met[0])}"
         if met
@@ -87,20 +94,37 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     steps = dataset["step"].values.tolist()
     methods = plots.method_looks(dataset["method"].values.tolist())
     across = plots.columns(venue, len(methods), narrowest=1.05)
-    heights = [(0.5 if i == 0 else 0.3) + 1.3 * math.ceil(len(methods) / across) for i in range(len(found))]
+    rows = [
+        (f"pass@$k$,\n{name}" + ("" if reward is None else f"\n{verifier(reward)}"), values, places)
+        for name, chance in found.items()
+        for (reward, values), (_, places) in zip(
+            *(figure_script.panel_values(each, "hack_reward") for each in (chance, crossed[name])), strict=True
+        )
+    ]
+    around = [0.5, *[0.3] * (len(rows) - 1)]
+    down = math.ceil(len(methods) / across)
+    high = min(1.1, (plots.TALLEST - sum(around)) / (len(rows) * down))
+    heights = [more + high * down for more in around]
     with plots.style():
         figure = plots.new_figure(venue, height=sum(heights))
-        for i, (part, (name, chance)) in enumerate(zip(plots.stacked(figure, heights), found.items(), strict=True)):
+        for i, (part, (label, chance, places)) in enumerate(zip(plots.stacked(figure, heights), rows, strict=True)):
             panels = plots.panels(part, len(methods), across)
             for axes, (method, look) in zip(panels, methods.items(), strict=True):
-                _draw_panel(axes, chance.sel({"method": method}), crossed[name].sel({"method": method}), steps)
+                _draw_panel(axes, chance.sel({"method": method}), places.sel({"method": method}), steps)
                 axes.set_title(look.label)
             for axes in panels[::across]:
-                axes.set_ylabel(f"pass@$k$,\n{name}")
+                axes.set_ylabel(label)
             part.supxlabel("samples $k$ (log scale)")
             if i == 0:
                 plots.legend_above(part, panels[0])
     return figure
+
+
+def verifier(reward: Any) -> str:
+    """Return what a verifier is called that pays so much for the hack."""
+    if isinstance(reward, str):
+        return reward
+    return {0.0: "faithful verifier", 1.0: "flawed verifier"}.get(reward, f"hack reward {reward:g}")
 
 
 def _draw_panel(axes: Axes, chance: xr.DataArray, crossed: xr.Dataset, steps: list[int]) -> None:

@@ -93,6 +93,8 @@ def mark_place(axes: Axes, found: xr.Dataset, **line: Any) -> None:
     at, low, high = (float(found[name]) for name in ("at", "low", "high"))
     if not np.isfinite(at):
         return
+    limits = axes.get_xlim()
     if not np.isnan([low, high]).any():
-        axes.axvspan(*np.clip([low, high], *axes.get_xlim()), color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
+        axes.axvspan(*np.clip([low, high], *limits), color=line.get("color", "0.5"), alpha=0.18, linewidth=0)
     axes.axvline(at, **{"color": "0.3", "linestyle": DASHES[3], "linewidth": 0.9, **line})
+    axes.set_xlim(limits)

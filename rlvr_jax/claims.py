@@ -1,68 +1,15 @@
 """The claims of the two lectures as data: what each says, what is measured for it, and when it holds.
 
-A claim is judged by a `Rule` on the mean over seeds and its 95 % t-interval, or on that of a difference taken seed by
-seed. The lectures' own numbers are single runs (of the tool-use world even of another arithmetic model, which is not
-public), so a claim is about sign and size. One that does not hold stands in the same table as the others.
+The lectures' own numbers are single runs (of the tool-use world even of another arithmetic model, which is not public),
+so a claim is about sign and size. One that does not hold stands in the same table as the others.
 
 To add a claim, add a row to `CLAIMS`: its study is a spec in ``sweeps/``, and what it measures is a function of that
 study's results.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import xarray as xr
-
-from rlvr_jax import stats
-from rlvr_jax.stats.bootstrap import bootstrap, mean_of
-
-LEVEL = 0.95
-
-#: A quantity: results of a study -> ``estimate``, ``low``, ``high`` and ``n``, along at most one dimension.
-Measure = Callable[[xr.Dataset], xr.Dataset]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """When an interval bears a claim out.
-
-    Attributes:
-        words: The rule as the table prints it.
-        low: The interval's lower end must lie above this.
-        high: Its upper end must lie below this.
-        near: The estimate must lie within ``within`` of this.
-        inclusive: Whether an end may lie on ``low`` or ``high``.
-    """
-
-    words: str
-    low: float | None = None
-    high: float | None = None
-    near: float | None = None
-    within: float = 0.0
-    inclusive: bool = False
-
-    def margin(self, estimate: float, low: float, high: float) -> float:
-        """How far the interval is on the right side of the rule; negative on the wrong one, NaN without an interval."""
-        margins = []
-        if self.low is not None:
-            margins.append(low - self.low)
-        if self.high is not None:
-            margins.append(self.high - high)
-        if self.near is not None:
-            margins.append(self.within - abs(estimate - self.near) + 0.0 * low)
-        return float(np.min(margins))
-
-    def holds(self, margin: float) -> bool:
-        """Whether a margin is enough."""
-        return bool(margin > 0 or (self.inclusive and margin == 0))
-
-
-def near(figure: float, within: float = 0.08) -> Rule:
-    """The rule that our mean lies within so much of a figure."""
-    return Rule(f"± {within:g}", near=figure, within=within)
-
+from rlvr_jax.judging import Claim, Rule, difference, mean, near, ratio, spread_ratio, total
 
 NEARLY_ALWAYS = Rule("low ≥ 0.9", low=0.9, inclusive=True)
 RARELY = Rule("high ≤ 0.25", high=0.25, inclusive=True)
@@ -77,156 +24,6 @@ ABOVE_ZERO = Rule("low > 0", low=0.0)
 BELOW_ZERO = Rule("high < 0", high=0.0)
 UNCHANGED = Rule("-0.01 to 0.01", low=-0.01, high=0.01)
 SEVERAL_TIMES = Rule("low > 4", low=4.0)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence that can be checked on one study.
-
-    Attributes:
-        name: Unique, for programs.
-        study: The spec whose results it is measured on.
-        text: The sentence.
-        lecture: The lecture's figure or word; empty where it gives none.
-        rule: When it holds.
-        measure: What is measured. Along a dimension the worst entry counts: all must hold.
-    """
-
-    name: str
-    study: str
-    text: str
-    lecture: str
-    rule: Rule
-    measure: Measure
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim with what was measured.
-
-    Attributes:
-        claim: The claim.
-        estimate, low, high: The mean over seeds with its 95 % interval; of several entries the worst.
-        n: The seeds behind it.
-        of: The entry that is the worst, such as a context; empty where there is one alone.
-        holds: Whether it holds; None with fewer than two seeds, which have no interval.
-    """
-
-    claim: Claim
-    estimate: float
-    low: float
-    high: float
-    n: int
-    of: str
-    holds: bool | None
-
-
-def judge(studies: Mapping[str, xr.Dataset], claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """Measure the claims whose study is there.
-
-    Args:
-        studies: Results by the name of their spec.
-        claims: Which ones; `CLAIMS` unless given.
-
-    Example:
-        >>> accuracy = xr.DataArray([[0.36, 0.76], [0.40, 0.78]], {"seed": [0, 1], "step": [0, 60]})
-        >>> claim = Claim("u", "s", "untrained accuracy", "0.39", near(0.39), mean("accuracy", step=0))
-        >>> (verdict,) = judge({"s": xr.Dataset({"accuracy": accuracy})}, [claim])
-        >>> round(verdict.estimate, 3), verdict.n, verdict.holds
-        (0.38, 2, True)
-    """
-    chosen = CLAIMS if claims is None else claims
-    return [_judge(claim, studies[claim.study]) for claim in chosen if claim.study in studies]
-
-
-def _judge(claim: Claim, results: xr.Dataset) -> Verdict:
-    found = claim.measure(results)
-    columns = [np.atleast_1d(found[name].values).astype(float) for name in ("estimate", "low", "high")]
-    margins = np.array([claim.rule.margin(*row) for row in zip(*columns, strict=True)])
-    worst = int(np.argmin(margins)) if np.isfinite(margins).all() else int(np.flatnonzero(~np.isfinite(margins))[0])
-    dims = found["estimate"].dims
-    labels = found[dims[0]].values if dims else [""]
-    estimate, low, high = (float(column[worst]) for column in columns)
-    n = int(np.atleast_1d(found["n"].values)[worst])
-    holds = claim.rule.holds(margins[worst]) if np.isfinite(margins[worst]) else None
-    return Verdict(claim, estimate, low, high, n, str(labels[worst]) if len(labels) > 1 else "", holds)
-
-
-def part(results: xr.Dataset, metric: str, at: Mapping[str, Any]) -> xr.DataArray:
-    """The values of a metric at the given labels, in double precision.
-
-    Args:
-        results: Of a study.
-        metric: A variable.
-        at: Labels by name: of a dimension, or of a parameter that moves along a tied one. A list keeps a dimension.
-            ``step`` is the last one unless given.
-    """
-    values = results[metric]
-    if "step" in values.dims:
-        values = values.sel(step=at["step"]) if "step" in at else values.isel(step=-1)
-    for name, label in at.items():
-        if name == "step":
-            continue
-        if name not in values.coords:
-            raise KeyError(f"{metric} has no {name}")
-        if values[name].ndim == 0:
-            continue
-        (dim,) = values[name].dims
-        if isinstance(label, list):
-            held = values[name].values.tolist()
-            values = values.isel({dim: [held.index(one) for one in label]})
-        else:
-            here = np.flatnonzero(values[name].values == label)
-            values = values.isel({dim: here[0] if len(here) == 1 else here})
-    if "seed" not in values.dims:
-        values = values.expand_dims("seed")
-    return values.astype(np.float64).squeeze([dim for dim in values.dims if dim != "seed" and values.sizes[dim] == 1])
-
-
-def mean(metric: str, **at: Any) -> Measure:
-    """The mean over seeds."""
-    return lambda results: stats.mean(part(results, metric, at), method="t", level=LEVEL)
-
-
-def difference(metric: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Measure:
-    """The mean of ``one`` - ``other``, seed by seed."""
-
-    def measure(results: xr.Dataset) -> xr.Dataset:
-        first, second = (part(results, metric, at).reset_coords(drop=True) for at in (one, other))
-        return stats.paired_difference(first, second, method="t", level=LEVEL)
-
-    return measure
-
-
-def ratio(metric: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Measure:
-    """The mean of ``one`` over that of ``other``, both resampled with the same seeds (percentile bootstrap)."""
-
-    def of(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return mean_of(counts, first) / mean_of(counts, second)
-
-    def measure(results: xr.Dataset) -> xr.Dataset:
-        rows = (part(results, metric, at).values.reshape(1, -1) for at in (one, other))
-        bounds = bootstrap(of, *rows, level=LEVEL)
-        return xr.Dataset({name: column[0] for name, column in bounds.columns().items()})
-
-    return measure
-
-
-def spread_ratio(metric: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Measure:
-    """The standard deviation between seeds of ``one`` over that of ``other``, both resampled with the same seeds."""
-
-    def measure(results: xr.Dataset) -> xr.Dataset:
-        first, second = (part(results, metric, at).reset_coords(drop=True) for at in (one, other))
-        found = stats.variance_ratio(first, second, level=LEVEL)
-        return np.sqrt(found[["estimate", "low", "high"]]).assign(n=found["n"])
-
-    return measure
-
-
-def total(first: str, second: str, **at: Any) -> Measure:
-    """The mean over seeds of the sum of two metrics."""
-    return lambda results: stats.mean(part(results, first, at) + part(results, second, at), method="t", level=LEVEL)
-
 
 #: Contexts that are worth a call at a small cost, and those that the expert of the cold start never called in.
 OFTEN = ["mul1_1", "mul2_1", "mul2_2"]

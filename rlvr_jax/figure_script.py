@@ -29,6 +29,7 @@ MANY = 200
 
 Needs = Mapping[str, Any]
 Found = TypeVar("Found")
+Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)
 
 
 def once(compute: Callable[[xr.Dataset], Found]) -> Callable[[xr.Dataset], Found]:
@@ -121,7 +122,7 @@ def select(dataset: xr.Dataset, choices: Sequence[str]) -> xr.Dataset:
     return dataset
 
 
-def panel_values(values: xr.DataArray, name: str) -> list[tuple[Any, xr.DataArray]]:
+def panel_values(values: Labelled, name: str) -> list[tuple[Any, Labelled]]:
     """Return what each panel shows: a value of ``name`` and the part of ``values`` there.
 
     Where ``name`` was not swept, there is one panel, and its value of ``name`` is None.
@@ -162,12 +163,17 @@ def run(
     parser.add_argument("--select", metavar="NAME=VALUE", action="append", default=[], help="keep these cells")
     try:
         options = parser.parse_args(arguments)
+        if options.out.exists() and not options.out.is_dir():
+            raise InvalidInput(f"--out {options.out} exists and is no folder; choose another place")
         dataset = prepare(select(open_store(options.store), options.select), needs).load()
         caption = facts(dataset)
         say = words.speaker(options.language, words.names_in(dataset))
         paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)
-    except (InvalidInput, OSError) as error:
+    except InvalidInput as error:
         print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{name}: {error.filename}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         return 2
     print(*(caption[key] for key in ("what", "interval", "diverged", "unfinished") if key in caption))
     print(*paths, sep="\n")

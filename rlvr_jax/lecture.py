@@ -8,9 +8,10 @@ from typing import Any
 
 import xarray as xr
 
-from rlvr_jax import claims, disk, drawing, lecture_tables, words, worlds
+from rlvr_jax import disk, drawing, lecture_tables, words, worlds
 from rlvr_jax import spec as specs
-from rlvr_jax.claims import Verdict
+from rlvr_jax.claims import CLAIMS
+from rlvr_jax.judging import Verdict, judge
 from rlvr_jax.lecture_tables import Table
 from rlvr_jax.spec import Spec
 from rlvr_jax.store import open_store
@@ -120,7 +121,7 @@ def find(stores: Mapping[str, Path], language: str = "en") -> Findings:
     studies = {name: open_store(path) for name, path in stores.items()}
     others = {name: unlike(name, results) for name, results in studies.items()}
     judged = {name: results for name, results in studies.items() if not others[name]}
-    verdicts = claims.judge(judged)
+    verdicts = judge(judged, CLAIMS)
     say = words.speaker(language, {name for results in studies.values() for name in words.names_in(results)})
     notes = [f"{name} is not judged: {why}." for name, why in others.items() if why and name in specs.shipped()]
     made = lecture_tables.tables(judged, verdicts, say, notes)

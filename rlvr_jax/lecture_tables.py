@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from rlvr_jax.claims import Verdict, part
+from rlvr_jax.judging import Verdict, part
 from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.table import aligned, decimals
 
@@ -59,7 +59,7 @@ def tables(
 
     Args:
         studies: Results by the name of their spec.
-        verdicts: What `claims.judge` returns.
+        verdicts: What `judging.judge` returns.
         say: Translates.
         notes: What to say besides below the claims.
     """

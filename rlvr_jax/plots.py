@@ -31,6 +31,9 @@ from rlvr_jax.types import InvalidInput
 # Text widths in inches. A figure is placed unscaled, so the point sizes below are those in print.
 WIDTHS = {"neurips": 5.5, "iclr": 5.5, "icml": 6.75, "icml-column": 3.25, "tmlr": 6.5}
 
+#: Inches that a figure may be high, so that its caption fits below it on the page of any venue.
+TALLEST = 8.5
+
 STYLE: dict[Any, Any] = {
     "font.family": "serif",
     "font.serif": ["STIXGeneral", "DejaVu Serif"],

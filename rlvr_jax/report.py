@@ -5,6 +5,7 @@ Text and numbers are in the page itself, figures as SVG, and nothing is loaded f
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -20,7 +21,7 @@ from rlvr_jax.lecture import Findings
 from rlvr_jax.lecture_tables import VERDICTS, Table
 from rlvr_jax.spec import load, shipped
 from rlvr_jax.stats.summaries import printed_mean
-from rlvr_jax.table import labels_along, text_of
+from rlvr_jax.table import decimals, labels_along, text_of
 from rlvr_jax.types import InvalidInput
 
 #: Bytes that a page may have, so that it can be mailed.
@@ -57,17 +58,41 @@ AXES = {
     "lr": "learning rate",
     "kl_coef": "weight of the KL penalty",
     "hack_reward": "verifier",
+    "batch_size": "batch size",
+    "group_size": "group size",
     "level": "level",
     "context": "context",
-    "run": "run",
+}
+
+#: Values of parameters that move together, each in a word.
+MEMBERS = {
+    "call_cost": "cost {}",
+    "reward_offset": "reward offset {}",
+    "lr": "learning rate {}",
+    "kl_coef": "KL weight {}",
+    "batch_size": "batch size {}",
+    "group_size": "group size {}",
 }
 
 #: What the page says beside the tables and the figures.
 HEADINGS = (
-    *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance", "study", "metric"),
-    "Point at the chart to read the values; click a name to hide its curve.",
-    "Bands are 95 % t-intervals of the mean over seeds.",
+    *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance"),
+    *("study", "metric", "along", "by", "as", "curves", "map"),
+    "Point at the chart to read the values; click a name to hide it.",
+    "Values are means over seeds ± half-width of their 95 % t-interval, which bands show.",
 )
+
+#: What is known of the results, and how the page calls it.
+FACTS = {
+    "cells": "cells",
+    "seeds": "seeds",
+    "spec_sha256": "hash of the spec",
+    "versions": "versions",
+    "device_kind": "device kind",
+    "wall_seconds": "seconds of training",
+    "diverged": "diverged",
+    "unfinished": "unfinished",
+}
 
 
 def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, language: str = "en") -> Path:
@@ -155,10 +180,10 @@ def _spec(name: str, results: xr.Dataset) -> str:
 
 
 def _provenance(name: str, results: xr.Dataset, say: Callable[[str], str]) -> str:
-    cells = results["diverged_step"].size
-    rows = {say("cells"): f"{cells:,}", say("seeds"): f"{results.sizes.get('seed', 1):,}"}
-    rows |= {key: str(value) for key, value in results.attrs.items() if key not in ("spec", "world")}
-    body = "".join(f"<tr><td>{escape(key)}</td><td>{escape(value)}</td></tr>" for key, value in rows.items())
+    facts = {"cells": f"{results['diverged_step'].size:,}", "seeds": f"{results.sizes.get('seed', 1):,}"}
+    facts |= {key: str(value) for key, value in results.attrs.items() if key not in ("spec", "world")}
+    rows = ((say(FACTS[key]), value) for key, value in facts.items())
+    body = "".join(f"<tr><td>{escape(key)}</td><td>{escape(value)}</td></tr>" for key, value in rows)
     return f"<details><summary>{escape(name)}</summary><table>{body}</table></details>"
 
 
@@ -168,50 +193,75 @@ def _script_json(value: Any) -> str:
 
 
 def _views(name: str, results: xr.Dataset, say: Callable[[str], str]) -> list[dict[str, Any]]:
-    """What can be explored of a study: curves over training, or over the parameter with most values."""
+    """What can be explored of a study: its means along any axis of numbers, by any other axis.
+
+    At first along training, or along the axis with most values where only its end was kept, and by method.
+    """
     axes = [str(dim) for dim in results["diverged_step"].dims if dim != "seed"]
-    metrics = [metric for metric in METRICS if metric in results]
-    if not metrics:
+    axes += ["step"] if results.sizes.get("step", 0) > 1 else []
+    held = results if "step" in axes or "step" not in results.dims else results.isel(step=-1)
+    metrics = [metric for metric in METRICS if metric in held]
+    numbers = {dim: at for dim in axes if (at := _numbers(held, dim)) is not None}
+    if not metrics or not numbers:
         return []
-    steps = results.sizes.get("step", 0)
-    numeric = [
-        dim for dim in axes if results.sizes[dim] > 2 and dim in results.coords and results[dim].dtype.kind in "fi"
-    ]
-    x = "step" if steps > 2 or not numeric else max(numeric, key=lambda dim: results.sizes[dim])
-    if x == "step" and steps < 2:
-        return []
-    axes = [dim for dim in axes if dim != x]
-    held = results if x == "step" else results.isel(step=-1)
+    longest = max(numbers, key=lambda dim: len(numbers[dim]) if dim != "step" else 0)
+    x = "step" if len(numbers.get("step", ())) > 2 else longest
+    by = "method" if "method" in axes else next((dim for dim in axes if dim != x), x)
     return [
         {
             "name": name,
-            "x": {"label": say(AXES.get(x, x)), "values": np.round(held[x].values.astype(float), 6).tolist()},
-            "axes": [{"label": say(AXES.get(dim, dim)), "values": _labels(held, dim, say)} for dim in axes],
-            "curves": axes.index("method") if "method" in axes else 0,
-            "metrics": [_metric(held, metric, [*axes, x], say) for metric in metrics],
+            "axes": [{**_axis(held, dim, say), "at": numbers.get(dim)} for dim in axes],
+            "x": axes.index(x),
+            "by": axes.index(by),
+            "first": [held.sizes[dim] - 1 if dim == "step" else 0 for dim in axes],
+            "metrics": [_metric(held, metric, axes, say) for metric in metrics],
         }
     ]
 
 
-def _labels(results: xr.Dataset, dim: str, say: Callable[[str], str]) -> list[str]:
-    names = labels_along(results, dim)
-    columns = [[text_of(value) for value in results[name].values] for name in names if name in results.coords]
+def _numbers(results: xr.Dataset, dim: str) -> list[float] | None:
+    """Rising numbers that tell the entries along a dimension apart, if it has several and there are such."""
+    for name in labels_along(results, dim):
+        values = results[name].values if name in results.coords else np.array([])
+        if len(values) > 1 and values.dtype.kind in "fiu" and (np.diff(values) > 0).all():
+            return np.round(values.astype(float), 6).tolist()
+    return None
+
+
+def _axis(results: xr.Dataset, dim: str, say: Callable[[str], str]) -> dict[str, Any]:
+    """What a dimension is called, and its entries."""
+    names = [name for name in labels_along(results, dim) if name in results.coords]
+    columns = [[text_of(value) for value in results[name].values] for name in names]
     if not columns:
-        return [str(i) for i in range(results.sizes[dim])]
+        return {"label": dim, "values": [str(i) for i in range(results.sizes[dim])]}
     if len(columns) == 1:
-        words_of = {"True": say("yes"), "False": say("no")}
-        return [words_of.get(text, text) for text in columns[0]]
-    return [", ".join(row) for row in zip(*columns, strict=True)]
+        words_of = {"True": "yes", "False": "no"}
+        values = [say(words_of.get(text, text)) for text in columns[0]]
+    else:
+        rows = zip(*columns, strict=True)
+        values = [say(", ".join(map(_member, names, row))) for row in rows]
+    return {"label": say(", ".join(AXES.get(name, name) for name in names)), "values": values}
+
+
+def _member(name: str, text: str) -> str:
+    return text if name == "method" else MEMBERS.get(name, f"{name} {{}}").format(text)
 
 
 def _metric(results: xr.Dataset, metric: str, dims: Sequence[str], say: Callable[[str], str]) -> dict[str, Any]:
+    """Means and half-widths, along ``dims`` and what the metric has besides; a mean has the digits that it can."""
     values = results[metric]
     more = [str(dim) for dim in values.dims if dim not in (*dims, "seed")]
-    found = printed_mean(values).transpose(*dims[:-1], *more, dims[-1])
-    numbers = {"estimate": _short(found["estimate"].values, 4), "half_width": _short(found["half_width"].values, 2)}
-    extra = [{"label": say(AXES.get(dim, dim)), "values": [say(str(v)) for v in results[dim].values]} for dim in more]
-    return {"label": say(METRICS[metric]), "extra": extra, **numbers}
+    found = printed_mean(values).transpose(*dims, *more)
+    means, halves = (found[name].values.ravel().tolist() for name in ("estimate", "half_width"))
+    return {
+        "label": say(METRICS[metric]),
+        "extra": [
+            {"label": say(AXES.get(dim, dim)), "values": [say(str(v)) for v in results[dim].values]} for dim in more
+        ],
+        "estimate": [_short(mean, decimals(half) if half > 0 else 4) for mean, half in zip(means, halves, strict=True)],
+        "half_width": [_short(half, decimals(half) if half > 0 else 0) for half in halves],
+    }
 
 
-def _short(values: np.ndarray, digits: int) -> list[float | None]:
-    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values.ravel().tolist()]
+def _short(value: float, places: int) -> float | None:
+    return round(value, places) if math.isfinite(value) else None

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from rlvr_jax import claims, lecture, spec
-from rlvr_jax.claims import CLAIMS, TOOL_USE, Claim, Rule, judge, near
+from rlvr_jax import claims, judging, lecture, spec
+from rlvr_jax.claims import CLAIMS, TOOL_USE
+from rlvr_jax.judging import Claim, Rule, judge, near
 from rlvr_jax.lecture_tables import claims_table
 
 SEEDS = 8
@@ -18,20 +19,20 @@ def study(mean: float, spread: float = 0.01, seeds: int = SEEDS) -> xr.Dataset:
     return xr.Dataset({"x": (("seed", "kind", "step"), values)}, {"kind": ["a", "b"], "step": [0, 60]})
 
 
-def verdict(rule: Rule, measure: claims.Measure, results: xr.Dataset) -> claims.Verdict:
+def verdict(rule: Rule, measure: judging.Measure, results: xr.Dataset) -> judging.Verdict:
     (found,) = judge({"s": results}, [Claim("c", "s", "x is so", "0.5", rule, measure)])
     return found
 
 
 def test_a_mean_is_judged_by_its_t_interval() -> None:
-    found = verdict(near(0.5, 0.08), claims.mean("x", kind="a"), study(0.2))
+    found = verdict(near(0.5, 0.08), judging.mean("x", kind="a"), study(0.2))
     assert found.estimate == pytest.approx(0.5)
     noise = np.linspace(-0.01, 0.01, SEEDS)
     half = 2.3646 * noise.std(ddof=1) / np.sqrt(SEEDS)  # t(.975, 7)
     assert found.high - found.estimate == pytest.approx(half, rel=1e-4)
     assert (found.n, found.holds) == (SEEDS, True)
-    assert verdict(near(0.4, 0.08), claims.mean("x", kind="a"), study(0.2)).holds is False
-    assert verdict(near(0.2, 0.08), claims.mean("x", kind="a", step=0), study(0.2)).holds is True
+    assert verdict(near(0.4, 0.08), judging.mean("x", kind="a"), study(0.2)).holds is False
+    assert verdict(near(0.2, 0.08), judging.mean("x", kind="a", step=0), study(0.2)).holds is True
 
 
 @pytest.mark.parametrize(
@@ -64,46 +65,46 @@ def test_a_mean_is_judged_by_its_t_interval() -> None:
 )
 def test_the_thresholds_are_those_of_the_study(rule: Rule, mean: float, holds: bool) -> None:
     """The half-width of these eight seeds is .0055: each pair stands on either side of its threshold by less."""
-    assert verdict(rule, claims.mean("x", kind="a", step=0), study(mean)).holds is holds
+    assert verdict(rule, judging.mean("x", kind="a", step=0), study(mean)).holds is holds
 
 
 def test_equal_runs_do_not_beat_each_other() -> None:
-    same = claims.difference("x", {"kind": "a"}, {"kind": "a"})
+    same = judging.difference("x", {"kind": "a"}, {"kind": "a"})
     assert verdict(claims.ABOVE_ZERO, same, study(0.5)).holds is False
-    assert verdict(claims.NEARLY_ALWAYS, claims.mean("x", kind="a", step=0), study(0.9, spread=0.0)).holds is True
+    assert verdict(claims.NEARLY_ALWAYS, judging.mean("x", kind="a", step=0), study(0.9, spread=0.0)).holds is True
 
 
 def test_differences_and_ratios_are_paired() -> None:
-    difference = claims.difference("x", {"kind": "b"}, {"kind": "a"})
+    difference = judging.difference("x", {"kind": "b"}, {"kind": "a"})
     found = verdict(claims.ABOVE_ZERO, difference, study(0.2, spread=0.5))
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))  # the same in each seed
     assert found.holds is True
-    found = verdict(claims.A_THIRD, claims.ratio("x", {"kind": "a"}, {"kind": "b"}), study(0.2, spread=0.01))
+    found = verdict(claims.A_THIRD, judging.ratio("x", {"kind": "a"}, {"kind": "b"}), study(0.2, spread=0.01))
     assert found.estimate == pytest.approx(0.5 / 0.6)
     assert 0.0 < found.high - found.low < 0.01  # unpaired, it would be twice as wide as either mean's
     assert found.holds is False
-    spread = claims.spread_ratio("x", {"kind": "b"}, {"kind": "a"})
+    spread = judging.spread_ratio("x", {"kind": "b"}, {"kind": "a"})
     assert verdict(claims.SEVERAL_TIMES, spread, study(0.2)).estimate == pytest.approx(1.0)
 
 
 def test_of_several_entries_the_worst_counts_and_is_named() -> None:
-    found = verdict(Rule("low", low=0.45), claims.mean("x", kind=["a", "b"]), study(0.2))
+    found = verdict(Rule("low", low=0.45), judging.mean("x", kind=["a", "b"]), study(0.2))
     assert (found.of, found.holds) == ("a", True)
-    found = verdict(Rule("high", high=0.55), claims.mean("x", kind=["a", "b"]), study(0.2))
+    found = verdict(Rule("high", high=0.55), judging.mean("x", kind=["a", "b"]), study(0.2))
     assert (found.of, found.holds) == ("b", False)
 
 
 def test_too_few_seeds_and_missing_runs_are_no_verdict() -> None:
-    found = verdict(near(0.5), claims.mean("x", kind="a"), study(0.2, seeds=1))
+    found = verdict(near(0.5), judging.mean("x", kind="a"), study(0.2, seeds=1))
     assert (found.n, found.holds) == (1, None)
     missing = study(0.2).where(False)
-    found = verdict(near(0.5), claims.mean("x", kind="a"), missing)
+    found = verdict(near(0.5), judging.mean("x", kind="a"), missing)
     assert (found.n, found.holds) == (0, None)
     assert claims_table([found]).rows[0][2:5] == ["-", "± 0.08", "too few seeds"]
 
 
 def test_a_claim_that_does_not_hold_is_in_the_table() -> None:
-    rows = [verdict(near(figure), claims.mean("x", kind="a"), study(0.2)) for figure in (0.5, 0.9)]
+    rows = [verdict(near(figure), judging.mean("x", kind="a"), study(0.2)) for figure in (0.5, 0.9)]
     table = claims_table(rows)
     assert [row[4] for row in table.rows] == ["holds", "does not hold"]
     assert table.notes[0] == "1 of 2 claims hold."

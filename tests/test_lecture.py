@@ -18,11 +18,13 @@ from synthetic_results import results
 from test_plots import AXES, ENDS, FIGURES, script
 from test_study_figures import RESULTS
 
-from rlvr_jax import captions, claims, driver, engine, lecture, lecture_tables, plots, report, words, worlds
+from rlvr_jax import captions, claims, driver, engine, judging, lecture, lecture_tables, plots, report, words, worlds
 from rlvr_jax.advantages import ESTIMATORS
 from rlvr_jax.cli import main
 from rlvr_jax.lecture import STUDIES
+from rlvr_jax.stats.summaries import printed_mean
 from rlvr_jax.store import open_store
+from rlvr_jax.table import decimals
 from rlvr_jax.types import InvalidInput
 
 #: One study of the bandit and two of tool use: three programs to compile.
@@ -93,6 +95,27 @@ def test_all_methods_are_those_that_the_study_can_train(monkeypatch: pytest.Monk
     assert methods["baselines"][-1] == "pairs_of_pairs"
     assert "pairs_of_pairs" not in methods["zero_signal"]  # which has groups of two
     assert "pairs_of_pairs" not in methods["phase_diagram"]  # of the other world
+
+
+def test_a_new_estimator_appears_in_figures_and_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One row of the registry is all that it takes."""
+    monkeypatch.setattr(lecture, "STUDIES", tuple(study for study in FEW if study.name != "grpo_trap"))
+    monkeypatch.setitem(ESTIMATORS, "another", ESTIMATORS["rloo"])
+    for name in ("bandit", "tool_use"):
+        parameters = worlds.world(name).parameters
+        listed = dataclasses.replace(parameters["method"], choices=(*parameters["method"].choices, "another"))
+        monkeypatch.setitem(parameters, "method", listed)
+    assert main(["lecture", "--all-methods", "--seeds", "2", "--out", str(tmp_path), "--quiet"]) == 0
+    for study, metric in (("baselines", "accuracy"), ("phase_diagram", "calls")):
+        found = open_store(tmp_path / f"{study}.zarr")[metric]
+        one, other = (found.sel({"method": method}).values for method in ("another", "rloo"))
+        np.testing.assert_array_equal(one, other)
+    for figure in ("baselines", "levels", "phase_diagram"):
+        assert '"method": "another"' in (tmp_path / "figures" / f"{figure}.json").read_text()
+    views = re.search(r'<script id="data"[^>]*>(.*?)</script>', (tmp_path / "report.html").read_text(), re.DOTALL)
+    assert views is not None
+    for view in json.loads(views[1])["views"]:
+        assert view["axes"][view["by"]]["values"][-1] == "another"
 
 
 def test_stores_figures_claims_and_page_are_left(given: Given) -> None:
@@ -181,7 +204,7 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         shown = dict(line.split("\t") for line in page.ask(read).splitlines())
         calls = stored["calls"].sel({"method": "grpo", "cold_start": True}).isel(call_cost=-1).values.astype(float)
         assert float(shown["grpo"].split()[0]) == pytest.approx(calls.mean(), rel=1e-3)
-        page.click(".keys button:nth-child(5)")
+        page.click(".keys button:nth-of-type(5)")
         assert page.ask(curves) == 4
         page.point("svg.chart", 0.1)
         assert "grpo" not in page.ask(read)
@@ -191,8 +214,23 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         page.choose("reward offset", "1")
         page.point("svg.chart", 0.999)
         final = open_store(given.folder / "baselines.zarr")["accuracy_by_level"].isel(step=-1)
-        easy = final.sel({"method": "none", "reward_offset": 1.0, "level": "easy 60%"}).values.astype(float).mean()
-        assert f"none\t{easy:.4g}" in page.ask(read)
+        easy = printed_mean(final.sel({"method": "none", "reward_offset": 1.0, "level": "easy 60%"}))
+        mean, half = (float(easy[name]) for name in ("estimate", "half_width"))
+        assert f"none\t{mean:.{decimals(half)}f} ± {half:.{decimals(half)}f}" in page.ask(read)
+        page.choose("by", "reward offset")
+        assert page.ask(curves) == 2
+        page.choose("method", "rloo")
+        page.point("svg.chart", 0.999)
+        assert [line.split("\t")[0] for line in page.ask(read).splitlines()[1:]] == ["0", "1"]
+        page.choose("study", "phase_diagram")
+        page.choose("as", "map")
+        cells = "[...document.querySelectorAll('svg.chart rect.cell')].map(cell => cell.getAttribute('fill'))"
+        assert len(page.ask(cells)) == 5 * 40
+        page.choose("training step", "0")
+        assert len(set(page.ask(cells))) == 1  # nothing has been trained yet
+        page.choose("along", "training step")
+        page.choose("cost of a call (reward)", "0.4")
+        assert len(page.ask(cells)) == 5 * 2
         page.click("summary")
         assert page.ask("document.querySelector('details').open") is True
         assert page.complaints() == []
@@ -256,7 +294,7 @@ def test_every_figure_has_its_words_in_chinese(name: str) -> None:
 def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
     say = words.Speaker(["none", "learned", "rloo", "group", "grpo"])
     verdicts = [
-        claims.Verdict(claim, 0.5, 0.4, 0.6, 64, "mul1_1", holds)
+        judging.Verdict(claim, 0.5, 0.4, 0.6, 64, "mul1_1", holds)
         for claim in claims.CLAIMS
         for holds in (True, False, None)
     ]
@@ -267,7 +305,16 @@ def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
     for _, title, columns, _ in lecture_tables.BANDITS:
         for text in (title, *columns):
             say(text)
-    for text in (*report.HEADINGS, *report.METRICS.values(), *report.AXES.values(), "yes", "no"):
+    for text in (
+        *report.HEADINGS,
+        *report.METRICS.values(),
+        *report.AXES.values(),
+        *report.FACTS.values(),
+        "yes",
+        "no",
+    ):
+        say(text)
+    for text in (*(member.format(0.5) for member in report.MEMBERS.values()), "rloo, cost 0.02", "repaired at 300"):
         say(text)
     assert say.missing == set()
     page = (Path(report.__file__).parent / "report.html").read_text()

@@ -334,6 +334,22 @@ def test_a_script_refuses_in_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [
+        ("taken", "--out {out} exists and is no folder; choose another place"),
+        ("taken/deeper", "{out}: not a directory"),
+    ],
+)
+def test_a_place_that_is_no_folder_is_named(
+    out: str, sentence: str, store: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").touch()
+    store.results = results({"method": METHODS, "seed": range(2)})
+    assert script("baselines").main(["store", "--out", str(tmp_path / out)]) == 2
+    assert capsys.readouterr().err == f"baselines: {sentence.format(out=tmp_path / out)}\n"
+
+
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("*.py")), ids=lambda path: path.stem)
 def test_every_script_refuses_results_that_lack_what_it_needs(
     path: Path, store: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]

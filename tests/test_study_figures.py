@@ -302,8 +302,29 @@ def test_pass_at_k_finds_where_the_untrained_policy_overtakes() -> None:
     figure = module.draw(dataset)
     assert figure.axes[0].get_ylabel() == "pass@$k$,\nall prompts"
     assert legends(figure) == [["step = 0", "step = 100", "step = 600"]]
+    assert figure.axes[0].get_xlim() == figure.axes[-1].get_xlim()  # whatever is marked
     better = module.facts(dataset.isel(step=[0, 1]))
     assert better["what"].endswith("The untrained policy is ahead at no k up to 1,024.")
+
+
+def test_pass_at_k_has_rows_for_each_verifier() -> None:
+    dataset = xr.concat([passing(), passing().isel(step=[0, 0, 0]).assign_coords(step=[0, 100, 600])], "hack_reward")
+    module = script("pass_at_k")
+    dataset = dataset.assign_coords(hack_reward=[1.0, 0.0])
+    facts = module.facts(dataset)
+    assert "A faithful verifier pays the hack nothing, a flawed one as much as the correct answer." in facts["what"]
+    rows = facts["numbers"]["untrained_overtakes"]["all prompts"]
+    within = [(row["method"], row["hack_reward"], row["step"]) for row in rows if row["where"] == "within"]
+    assert within == [("rloo", 1.0, 600), ("grpo", 1.0, 600)]
+    for venue in plots.WIDTHS:
+        figure = module.draw(dataset, venue=venue)
+        labels = [label for axes in figure.axes if (label := axes.get_ylabel())]
+        assert labels == [
+            f"pass@$k$,\n{prompts}\n{verifier}"
+            for prompts in ("all prompts", "the hardest prompts")
+            for verifier in ("flawed verifier", "faithful verifier")
+        ]
+        assert figure.get_figheight() <= plots.TALLEST
 
 
 def test_pass_at_k_needs_the_untrained_policy() -> None:
@@ -331,7 +352,7 @@ def test_results_are_drawn_by_the_figures_of_their_study_alone() -> None:
 @pytest.mark.parametrize("study", RESULTS)
 def test_a_study_is_drawn_from_its_sweep(study: str, tmp_path: Path) -> None:
     dataset = spec.load(study).with_seeds(2).sweep()
-    assert drawn_from(dataset) == (["baselines", study] if study == "pass_at_k" else [study])
+    assert drawn_from(dataset) == [study]
     module = script(study)
     *_, caption, _ = plots.save(module.draw(dataset), tmp_path / study, module.facts(dataset))
     assert json.loads(caption.read_text())["n_seeds"] == 2
