@@ -130,6 +130,8 @@ class Run:
         """Opens the workers; None where this process trains, which then asks for its devices."""
         from rlvr_jax import devices, executors
 
+        if self.devices is not None:
+            devices.check_count(self.devices)
         if self.executor:
             if self.distributed:
                 raise InvalidInput("--executor and --distributed are two ways to do one thing; give one of them")

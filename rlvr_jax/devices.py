@@ -62,6 +62,17 @@ def origin(kind: str, processor: str, jaxlib: str) -> str:
     return f"{kind}{f' ({processor})' if processor else ''} with jaxlib {jaxlib}"
 
 
+def check_count(count: int) -> None:
+    """Refuses, before JAX starts, a number of devices that no machine has and that would take all of its memory.
+
+    Raises:
+      InvalidInput: If it is above 64 and above four for each core.
+    """
+    most = max(64, 4 * cores())
+    if count > most:
+        raise InvalidInput(f"devices is {count}; it must be at most {most} on this machine, which has {cores()} cores")
+
+
 def request_host_devices(count: int | None = None, alone: bool = True) -> None:
     """Asks JAX for one CPU device for each core, unless the user has said how many; or for ``count`` of them.
 

@@ -22,7 +22,7 @@ from functools import cached_property, partial
 from multiprocessing import get_context
 from typing import Any, TypeAlias
 
-from rlvr_jax import devices, worker
+from rlvr_jax import devices, ports, worker
 from rlvr_jax.devices import Machine
 from rlvr_jax.types import InvalidInput
 
@@ -36,7 +36,7 @@ PATIENCE = 30
 COUNTED_FOR = 5.0
 
 #: What ``--executor`` takes, in words.
-ALLOWED = "processes:N, dask:local:N, dask:ADDRESS such as dask:tcp://10.0.0.1:8786, or mpi"
+ALLOWED = "processes:N, dask:local:N with N up to 999, dask:ADDRESS such as dask:tcp://10.0.0.1:8786, or mpi"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ class Crew:
             raise
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise InvalidInput(f"{self.pool.name} cannot train: the first worker said {reason}") from None
+            name = "the executor" if self._pool is None else self._pool.name
+            raise InvalidInput(f"{name} cannot train: the first worker said {reason}") from None
 
     @cached_property
     def memory(self) -> int:
@@ -152,13 +153,14 @@ def factory(text: str, count: int = 1) -> Factory:
     2
     """
     kind, _, rest = text.partition(":")
-    number = re.fullmatch(r"(?:local:)?([1-9]\d{0,4})", rest)
+    number = re.fullmatch(r"(?:local:)?([1-9]\d{0,2})", rest)
     if kind == "processes" and number and not rest.startswith("local"):
         return partial(_processes, int(number[1]), count)
     if kind == "dask" and number and rest.startswith("local"):
         _need("distributed", text, "pip install 'rlvr_jax[cluster]'")
         return partial(_local_dask, int(number[1]), count)
-    if kind == "dask" and re.fullmatch(r"(\w+://)?[^\s:/]+:\d{1,5}", rest) and not rest.startswith("local:"):
+    place = re.sub("^(tcp|tls)://", "", rest)
+    if kind == "dask" and ports.parsed(place) and not rest.startswith("local:"):
         _need("distributed", text, "pip install 'rlvr_jax[cluster]'")
         return partial(_dask, rest)
     if text == "mpi":
@@ -233,13 +235,14 @@ def _dask(address: str) -> Iterator[Pool]:
 
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what concerns the user, the driver says
+        place = ports.parsed(re.sub("^(tcp|tls)://", "", address)) or ("", 0)
+        reason = ports.silent(*place, PATIENCE)  # asked first: a client that has reached nobody is hard to get rid of
         try:
-            client = stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
-        except (OSError, TimeoutError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InvalidInput(
-                f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
-            ) from None
+            client = None if reason else stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
+        except Exception as error:  # whatever it is, such as TLS without certificates, no scheduler was reached
+            client, reason = None, " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        if client is None:
+            raise InvalidInput(f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler")
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:

@@ -11,8 +11,12 @@ import sys
 
 import jax
 
+from rlvr_jax import ports
 from rlvr_jax.shards import Shard
 from rlvr_jax.types import InvalidInput
+
+#: Seconds for which the process number 0 is waited for; JAX waits as long for the others.
+PATIENCE = 300.0
 
 
 def join(text: str) -> Shard:
@@ -28,12 +32,15 @@ def join(text: str) -> Shard:
     Raises:
       InvalidInput: If that cannot be meant, or the others are not found.
     """
-    found = re.fullmatch(r"([^\s,]+:\d{1,5}),(\d{1,6}),(\d{1,6})", text)
-    if text != "auto" and (not found or not int(found[3]) < int(found[2])):
+    found = re.fullmatch(r"([^\s,]+),(\d{1,6}),(\d{1,6})", text)
+    place = ports.parsed(found[1]) if found else None
+    if text != "auto" and (not found or not place or not int(found[3]) < int(found[2])):
         raise InvalidInput(
             f"distributed is {text!r}; it must be auto, or ADDRESS:PORT,PROCESSES,NUMBER with NUMBER from 0, such as "
             "10.0.0.1:8476,2,0"
         )
+    if found and place:
+        _expect(text, *place, int(found[3]))
     _keep_stdout()
     try:
         if found:
@@ -42,8 +49,22 @@ def join(text: str) -> Shard:
             jax.distributed.initialize()
         return Shard(jax.process_index() + 1, jax.process_count(), meet)
     except (ValueError, RuntimeError) as error:
+        if "coordinator_address should be defined" in str(error):
+            raise InvalidInput(
+                "distributed is 'auto', and no launcher says who is who, as Slurm and Open MPI do; give "
+                "ADDRESS:PORT,PROCESSES,NUMBER"
+            ) from None
         reason = " ".join(str(error).split())[:300]
         raise InvalidInput(f"distributed is {text!r}, and the processes did not find each other: {reason}") from None
+
+
+def _expect(text: str, host: str, port: int, number: int) -> None:
+    """Sees before JAX does, which would end the process, whether the first process can be where it is said to be."""
+    if number == 0 and not ports.free(port):
+        raise InvalidInput(f"distributed is {text!r}, and port {port} of this machine is taken; choose another one")
+    reason = ports.silent(host, port, PATIENCE) if number > 0 else ""
+    if reason:
+        raise InvalidInput(f"distributed is {text!r}, and the process 0 is not at {host}:{port} ({reason})")
 
 
 def meet(moment: str) -> None:

@@ -22,7 +22,20 @@ import numpy as np
 import pytest
 
 import rlvr_jax as rj
-from rlvr_jax import devices, dispatch, driver, engine, executors, inspection, lock, plan, receipts, spec, worker
+from rlvr_jax import (
+    devices,
+    dispatch,
+    driver,
+    engine,
+    executors,
+    inspection,
+    launch,
+    lock,
+    plan,
+    receipts,
+    spec,
+    worker,
+)
 from rlvr_jax.cli import main
 from rlvr_jax.executors import Crew, Pool
 from rlvr_jax.shards import Shard
@@ -52,8 +65,8 @@ RUN = ["run", "study.toml", "--out", "study.zarr", "--no-figures"]
 #: For a process that is waited for, seconds.
 PATIENCE = 90
 
-#: The task that kills whoever takes it up.
-POISONED = 5
+#: The task that kills whoever takes it up, and the one that does so when it is finished.
+POISONED, LATE = 5, 8
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +190,8 @@ def census(_):
     import jax
 
     time.sleep(0.3)  # so that both workers take some
-    return os.getpid(), len(jax.local_devices()), len(engine._compiled), os.environ.get("CUDA_VISIBLE_DEVICES")
+    programs, given = len(engine._compiled), (os.environ.get("NPROC"), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return os.getpid(), len(jax.local_devices()), programs, *given
 
 
 def test_spawned_workers_give_one_hash_and_compile_once_each_from_one_cache(expected, monkeypatch, tmp_path):
@@ -192,7 +206,7 @@ def test_spawned_workers_give_one_hash_and_compile_once_each_from_one_cache(expe
 
     assert run(executor=watched).computed == CELLS
     assert_complete(expected)
-    assert sorted(seen.values()) == [(1, 1, "0"), (1, 1, "1")]
+    assert sorted(seen.values()) == [(1, 1, "1", "0"), (1, 1, "1", "1")]
     compiled = {file: file.stat().st_mtime_ns for file in tmp_path.glob("compiled/*/*-cache")}
     assert compiled
     assert {file.parent.name for file in compiled} == {devices.machine()}
@@ -290,7 +304,7 @@ def test_a_real_mpi_gives_one_hash(expected):
 
 @pytest.mark.parametrize("text", ["", "threads:2", "processes", "processes:0", "processes:local:2", "dask:local"])
 def test_an_executor_that_there_is_not_is_refused(text):
-    with pytest.raises(rj.InvalidInput, match=f"executor is {text!r}; it must be processes:N, dask:local:N, dask:ADDR"):
+    with pytest.raises(rj.InvalidInput, match=f"executor is {text!r}; it must be processes:N, dask:local:N with N up "):
         executors.factory(text)
 
 
@@ -318,8 +332,46 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "address", ["foo://10.0.0.1:80", "10.0.0.1:99999", "http://10.0.0.1:80", "10.0.0.1", "tcp://:80", "10.0.0.1:0"]
+)
+def test_what_is_no_address_is_refused_at_once(address):
+    with pytest.raises(rj.InvalidInput, match=r"executor is .*; it must be processes:N"):
+        executors.factory(f"dask:{address}")
+
+
+def test_a_port_that_speaks_something_else_is_no_scheduler(monkeypatch):
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'rlvr_jax[cluster]'")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen()
+        address = f"tls://127.0.0.1:{one.getsockname()[1]}"
+        with pytest.raises(rj.InvalidInput, match=f"there is no Dask scheduler at {address} .*TLS expects"):
+            run(executor=executors.factory(f"dask:{address}"))
+
+
+def test_launched_processes_that_cannot_meet_are_said(monkeypatch, capsys):
+    monkeypatch.setattr(launch, "PATIENCE", 0.6)
+    with socket.socket() as one:
+        one.bind(("", 0))
+        one.listen()
+        port = one.getsockname()[1]
+        assert main([*RUN, "--distributed", f"127.0.0.1:{port},2,0"]) == 2
+    assert main([*RUN, "--distributed", f"127.0.0.1:{port},2,1"]) == 2
+    taken, absent = capsys.readouterr().err.splitlines()
+    with started("-c", DRIVER, *RUN, "--distributed", "auto") as process:
+        _, complained = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert "distributed is 'auto', and no launcher says who is who, as Slurm and Open MPI do; give ADDR" in complained
+    assert taken.endswith(f"and port {port} of this machine is taken; choose another one")
+    assert absent.endswith(f"and the process 0 is not at 127.0.0.1:{port} (connection refused)")
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (["--devices", "100000"], "devices is 100000; it must be at most "),
+        (["--executor", "processes:20000"], "executor is 'processes:20000'; it must be processes:N, dask:local:N with"),
+        (["--distributed", "10.0.0.1:99999,2,0"], "distributed is '10.0.0.1:99999,2,0'; it must be auto, or ADDRESS:"),
         (["--shard", "0/2"], "shard is '0/2'; it must be i/n with i from 1 to n, such as 1/4"),
         (["--shard", "3/2"], "shard is '3/2'; it must be i/n with i from 1 to n, such as 1/4"),
         (
@@ -335,7 +387,7 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
         (["--distributed", "auto", "--executor", "mpi"], "--executor and --distributed are two ways to do one thing; "),
         (
             ["--executor", "threads"],
-            "executor is 'threads'; it must be processes:N, dask:local:N, dask:ADDRESS such as ",
+            "executor is 'threads'; it must be processes:N, dask:local:N with N up to 999, dask",
         ),
     ],
 )
@@ -360,8 +412,13 @@ def test_workers_of_another_kind_are_refused(expected, monkeypatch):
 
 
 def cursed(order):
-    """Two tasks of 17 kill their worker once, another one always."""
+    """Two tasks of 17 kill their worker once, another one always, and one when it has left its receipt."""
     mark = order.store.parent / f"killed-{order.task}"
+    if order.task == LATE:
+        with mark.open("a") as times:
+            times.write("x")
+        work(order)
+        os.kill(os.getpid(), signal.SIGKILL)
     if order.task == POISONED or (order.task % 8 == 3 and not mark.exists()):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -376,7 +433,8 @@ def test_killed_workers_change_no_bit_and_a_poisoned_task_stops_no_other(expecte
         patch.setattr(worker, "work", cursed)
         patch.setattr(dispatch, "ATTEMPTS", 2)
         assert main([*RUN, "--executor", executor]) == 1
-    assert {int(path.name[7:]) for path in Path().glob("killed-*")} == {3, 11, POISONED}
+    assert {int(path.name[7:]) for path in Path().glob("killed-*")} == {3, LATE, 11, POISONED}
+    assert Path(f"killed-{LATE}").read_text() == "x"  # its receipt was found
     reason = (
         r"its worker died each of 3 times, the last time with no other task beside it: it was killed, ran out of "
         r"memory, or crashed \(.*\) \(256 cells; method rloo, grpo; lr 0\.05 to 2 \(128 values\); seed 5\)"
@@ -518,6 +576,43 @@ def test_a_task_that_raises_is_tried_again_after_the_others_and_then_given_up():
     assert "in body" in ended[1].traceback
     assert asked[:4] == [0, 1, 2, 3]
     assert [asked.count(number) for number in range(4)] == [1, dispatch.ATTEMPTS, 3, 1]
+
+
+def test_each_task_that_may_have_killed_a_worker_is_given_out_alone_in_the_end():
+    given = []
+
+    def call(number):
+        def body():
+            time.sleep(0.02)
+            if number in (1, 2):
+                raise ZeroDivisionError
+
+        return (body,)
+
+    with ThreadPoolExecutor(2) as executor, crew_of(executor, deaths=(ZeroDivisionError,)) as crew:
+        ended = dict(
+            dispatch.finished(crew, range(8), call, lambda number: None, lambda numbers: given.append(sorted(numbers)))
+        )
+    assert [number for number, end in ended.items() if isinstance(end, dispatch.Failure)] == [1, 2]
+    assert given[-2:] == [[1], [2]]
+
+
+def test_workers_of_one_machine_share_its_memory():
+    with ThreadPoolExecutor(1) as executor, crew_of(executor, neighbours=lambda: 4) as crew:
+        assert crew.memory == int(executors.MEMORY_SHARE * crew.machine.free / 4)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_workers_are_told_what_they_must_be_unless_any_will_do(mixed, monkeypatch):
+    told = set()
+
+    def noted(order):
+        told.add(order.origin)
+        return work(order)
+
+    monkeypatch.setattr(worker, "work", noted)
+    run(executor=two_threads, mixed=mixed)
+    assert told == {"" if mixed else devices.machine_of(1).origin}
 
 
 def test_few_tasks_are_out_at_a_time():

@@ -25,6 +25,7 @@ LAYERS = {
     "grid": {"numpy"},
     "devices": {"jax", "jaxlib"},
     "shards": set(),
+    "ports": set(),
     "stats.replicates": {"numpy", "xarray"},
     "stats.bootstrap": {"numpy"},
     "stats.student": {"numpy", "scipy"},
