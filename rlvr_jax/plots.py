@@ -32,7 +32,7 @@ from rlvr_jax.types import InvalidInput
 WIDTHS = {"neurips": 5.5, "iclr": 5.5, "icml": 6.75, "icml-column": 3.25, "tmlr": 6.5}
 
 #: Inches that a figure may be high, so that its caption fits below it on the page of any venue.
-TALLEST = 8.5
+TALLEST = 7.5
 
 STYLE: dict[Any, Any] = {
     "font.family": "serif",
@@ -286,6 +286,8 @@ def curve_with_band(
     at, mean, half = values[x].values, interval["estimate"].values, interval["half_width"].values
     if np.isfinite(half).any():
         axes.fill_between(at, mean - half, mean + half, color=line.get("color"), alpha=0.22, linewidth=0)
+        if len(at) == 1:  # a band without width
+            axes.errorbar(at, mean, half, fmt="none", ecolor=line.get("color"), elinewidth=0.8, capsize=1.4)
     every = max(3, len(at) // 5) if len(at) > 8 else 1  # a marker on each of many points would hide the curve
     (curve,) = axes.plot(at, mean, markevery=(first_mark % every, every), markeredgecolor="white", **line)
     return curve
@@ -381,7 +383,8 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
         figure.savefig(svg, metadata={"Date": None})
         figure.savefig(png)
     text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    tex.write_text(latex(facts, stem.name), encoding="utf-8")
+    across = figure.get_figwidth() == WIDTHS["icml"]  # both of its columns
+    tex.write_text(latex(facts, stem.name, across), encoding="utf-8")
     return [pdf, svg, png, text, tex]
 
 

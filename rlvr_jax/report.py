@@ -198,7 +198,7 @@ def _script_json(value: Any) -> str:
 def _views(name: str, results: xr.Dataset, say: Callable[[str], str]) -> list[dict[str, Any]]:
     """What can be explored of a study: its means along any axis of numbers, by any other axis.
 
-    At first along training, or along the axis with most values where only its end was kept, and by method.
+    At first along the axis with most values, and by method.
     """
     axes = [str(dim) for dim in results["diverged_step"].dims if dim != "seed"]
     axes += ["step"] if results.sizes.get("step", 0) > 1 else []
@@ -207,8 +207,7 @@ def _views(name: str, results: xr.Dataset, say: Callable[[str], str]) -> list[di
     numbers = {dim: at for dim in axes if (at := _numbers(held, dim)) is not None}
     if not metrics or not numbers:
         return []
-    longest = max(numbers, key=lambda dim: len(numbers[dim]) if dim != "step" else 0)
-    x = "step" if len(numbers.get("step", ())) > 2 else longest
+    x = max(numbers, key=lambda dim: len(numbers[dim]))
     by = "method" if "method" in axes else next((dim for dim in axes if dim != x), x)
     return [
         {

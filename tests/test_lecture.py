@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -276,6 +277,27 @@ def test_a_report_of_one_store_needs_no_lecture(given: Given, tmp_path: Path) ->
     assert sorted(drawn(tmp_path / "page")) == sorted(f"grpo_trap.{end}" for end in ENDS)
 
 
+def test_a_report_needs_neither_a_figure_nor_a_study_of_that_name(
+    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = ["--seeds", "2", "--no-figures", "--quiet", "--set", "steps=10", "--set", "lr=[0.1, 0.2]"]
+    assert main(["run", "baselines", *odd, "--out", str(tmp_path / "hacking.zarr")]) == 0
+    assert main(["report", str(tmp_path / "hacking.zarr"), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "hacking is not judged: it has no cells with kl_coef 0.01." in page or "hacking is not judged: its" in page
+    assert "<figure" not in page
+
+
+def test_more_seeds_than_were_asked_for_are_said(
+    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "lecture"
+    shutil.copytree(given.folder, folder)
+    assert main(["lecture", "--seeds", "1", "--out", str(folder), "--quiet"]) == 0
+    told = f"{folder} has 2 seeds, more than the 1 asked for, and all of them are used"
+    assert capsys.readouterr().err == f"rlvr-jax: {told}\n"
+
+
 def test_a_page_that_is_too_large_is_refused(given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MOST_BYTES", 1000)
     findings = lecture.find(lecture.stores_in(given.folder / "grpo_trap.zarr"))
@@ -296,7 +318,7 @@ def test_every_figure_has_its_words_in_chinese(name: str) -> None:
         plots._translate(figure, say)
     axes = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) if text]
     assert say.missing == set()
-    assert not [text for text in axes if re.search(r"\b(the|of|accuracy|step)\b", text)]
+    assert not [text for text in axes if re.search(r"\b(the|of|accuracy|step|prompts|verifier)\b", text)]
 
 
 def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
@@ -390,6 +412,10 @@ def test_the_latex_snippet_has_what_n_interval_and_hash() -> None:
     assert r"95 \% t-intervals. Results 111111111111." in said
     assert said.count("{") == said.count("}")
     assert r"\includegraphics{tool_cost.pdf}" in said
+    assert said.startswith("\\begin{figure}\n")
+    across = captions.latex(facts, "tool_cost", across=True)
+    assert across.startswith("\\begin{figure*}\n")
+    assert across.endswith("\n\\end{figure*}\n")
 
 
 @pytest.mark.slow
