@@ -48,7 +48,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     dataset = figure_script.prepare(dataset, NEEDS).sortby("kl_coef")
     methods = plots.method_looks(dataset["method"].values.tolist())
     across = plots.columns(venue, len(methods), narrowest=1.05)
-    height = 0.42 + 1.2 * math.ceil(len(methods) / across)
+    height = min(0.42 + 1.2 * math.ceil(len(methods) / across), plots.TALLEST / 3)
     with plots.style():
         figure = plots.new_figure(venue, height=3 * height)
         *ends, bottom = plots.stacked(figure, [height] * 3)

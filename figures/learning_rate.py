@@ -52,7 +52,8 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         what += " A ring is the best learning rate of a method, chosen on the first half of the seeds,"
         what += " at its mean over the second half."
         ends = {float(final["lr"].min()), float(final["lr"].max())}
-        edge = [ring["method"] for ring in rings if ring["lr"] in ends]
+        looks = plots.method_looks(ring["method"] for ring in rings)
+        edge = [looks[ring["method"]].label for ring in rings if ring["lr"] in ends]
         if edge:
             what += f" That of {', '.join(edge)} is the last that was run: a better one may lie beyond."
     numbers = {"best_on_other_seeds": rings, "final_accuracy": captions.records(printed_mean(final))}

@@ -51,7 +51,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         "giving_up_cost": captions.places(found),
         **{f"final_{name}": captions.records(mean) for name, mean in means.items()},
     }
-    return captions.caption(dataset, what, numbers)
+    return captions.caption(dataset, what, numbers, bands=False)
 
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:

@@ -100,7 +100,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     final, differences, covered = computed(dataset)
     looks = plots.method_looks(final["method"].values.tolist())
     across = plots.columns(venue, 2, narrowest=2.6)
-    heights = {2: 4.6, 1: 8.2}
+    heights = {2: 4.6, 1: plots.TALLEST}
     with plots.style():
         figure = plots.new_figure(venue, height=heights[across])
         parts = figure.subfigures(4 // across, across, squeeze=False).ravel()

@@ -66,7 +66,9 @@ def places(found: xr.Dataset) -> list[dict[str, Any]]:
     return rows
 
 
-def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: str = "seed") -> dict[str, Any]:
+def caption(
+    dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: str = "seed", bands: bool = True
+) -> dict[str, Any]:
     """Gather what stands in a figure's caption, ready for JSON.
 
     Args:
@@ -75,6 +77,7 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
         what: a sentence that says what is shown.
         numbers: the numbers behind the drawing, such as lists from ``records``.
         over: the replicates.
+        bands: whether bands or error bars of the means are drawn.
 
     Example:
         >>> results = xr.Dataset(coords={"seed": np.arange(64)})
@@ -82,7 +85,7 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
         'Means over 64 seeds; their bands and error bars are 95 % t-intervals.'
     """
     n = dataset.sizes.get(over, 1)
-    interval = f"Means over {n} {over}s; their bands and error bars are 95 % t-intervals."
+    interval = f"Means over {n} {over}s{'; their bands and error bars are 95 % t-intervals' if bands else ''}."
     if n == 1:
         interval = f"One {over}, so no interval."
     facts = {"what": what, f"n_{over}s": n, "interval": interval}
@@ -96,7 +99,7 @@ def caption(dataset: xr.Dataset, what: str, numbers: Mapping[str, Any], over: st
     return {**facts, "spec_sha256": dataset.attrs.get("spec_sha256"), "numbers": dict(numbers)}
 
 
-def latex(facts: Mapping[str, Any], name: str) -> str:
+def latex(facts: Mapping[str, Any], name: str, across: bool = False) -> str:
     """Return a LaTeX figure with its caption: what, over how many runs, which interval, and the hash of the results.
 
     The figure has the width of its venue's text, so it is placed unscaled.
@@ -104,6 +107,7 @@ def latex(facts: Mapping[str, Any], name: str) -> str:
     Args:
         facts: what ``caption`` returns.
         name: file name of the figure, without a suffix.
+        across: whether the figure stands across both columns of a page.
 
     Example:
         >>> print(latex({"what": "Calls at 5 % of the cost."}, "tool_cost").splitlines()[3].strip())
@@ -113,13 +117,14 @@ def latex(facts: Mapping[str, Any], name: str) -> str:
     if facts.get("spec_sha256"):
         sentences.append(f"Results {facts['spec_sha256'][:12]}.")
     said = "".join(_LATEX.get(character, character) for character in " ".join(sentences))
+    kind = "figure*" if across else "figure"
     lines = [
-        r"\begin{figure}",
+        rf"\begin{{{kind}}}",
         r"  \centering",
         rf"  \includegraphics{{{name}.pdf}}",
         rf"  \caption{{{said}}}",
         rf"  \label{{fig:{name}}}",
-        r"\end{figure}",
+        rf"\end{{{kind}}}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -258,7 +258,7 @@ def _baseline_claims() -> list[Claim]:
             "baselines",
             "none, learned, rloo and group: accuracy on very hard prompts",
             "about 0.02",
-            near(0.02, 0.02),
+            near(0.02, 0.01),
             mean("accuracy_by_level", method=["none", "learned", "rloo", "group"], **hardest),
         ),
         Claim(
@@ -342,7 +342,8 @@ def _hacking_claims() -> list[Claim]:
                 study,
                 f"{text}: {words[metric]}",
                 f"{figure:g}",
-                near(figure, 20 * within if metric == "h" else within),  # h is a logit, the others are fractions
+                # h is a logit, the others are fractions; one that is small is not to be mistaken for nothing
+                near(figure, 20 * within if metric == "h" else min(within, figure / 2)),
                 mean(metric, **at),
             )
             for name, study, text, at, within in rows
@@ -361,7 +362,7 @@ def _hacking_claims() -> list[Claim]:
             "hacking",
             "grpo, half of the prompts, KL weight 1, 600 steps: hack rate",
             "0.02 (all prompts)",
-            near(0.02, 0.02),
+            near(0.02, 0.01),
             mean("hack_rate", method="grpo", kl_coef=1.0, step=600),
         ),
     ]

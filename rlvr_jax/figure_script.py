@@ -167,6 +167,8 @@ def run(
             raise InvalidInput(f"--out {options.out} exists and is no folder; choose another place")
         dataset = prepare(select(open_store(options.store), options.select), needs).load()
         caption = facts(dataset)
+        if options.select:
+            caption["what"] += f" Of these results only {', '.join(options.select)}."
         say = words.speaker(options.language, words.names_in(dataset))
         paths = plots.save(draw(dataset, venue=options.venue), options.out / name, caption, say)
     except InvalidInput as error:
@@ -214,6 +216,8 @@ def _axes(dataset: xr.Dataset) -> list[str]:
 
 
 def _equal(values: np.ndarray, text: str) -> np.ndarray:
+    if values.dtype.kind == "b":
+        return np.char.lower(values.astype(str)) == text.lower()  # TOML writes false, Python False
     if values.dtype.kind not in "iuf":
         return values.astype(str) == text
     try:

@@ -28,7 +28,7 @@ class Rule:
         words: The rule as the table prints it.
         low: The interval's lower end must lie above this.
         high: Its upper end must lie below this.
-        near: The estimate must lie within ``within`` of this.
+        near: The estimate must lie within ``within`` of this, whatever its interval.
         inclusive: Whether an end may lie on ``low`` or ``high``.
     """
 
@@ -50,9 +50,19 @@ class Rule:
             margins.append(self.within - abs(estimate - self.near) + 0.0 * low)
         return float(np.min(margins))
 
-    def holds(self, margin: float) -> bool:
-        """Whether a margin is enough."""
-        return bool(margin > 0 or (self.inclusive and margin == 0))
+    def holds(self, estimate: float, low: float, high: float) -> bool | None:
+        """Whether an interval bears the claim out; None if it reaches across a limit, or is none: undecided.
+
+        >>> [Rule("low > 0.2", low=0.2).holds(*seen) for seen in ((0.3, 0.25, 0.35), (0.3, 0.1, 0.5), (0.1, 0, 0.15))]
+        [True, None, False]
+        """
+        margin = self.margin(estimate, low, high)
+        if not np.isfinite(margin):
+            return None
+        if margin > 0 or (self.inclusive and margin == 0):
+            return True
+        possible = self.margin(estimate, high, low)  # with either end of the interval at its best
+        return None if possible > 0 else False
 
 
 def near(figure: float, within: float = 0.08) -> Rule:
@@ -90,7 +100,8 @@ class Verdict:
         estimate, low, high: The mean over seeds with its 95 % interval; of several entries the worst.
         n: The seeds behind it.
         of: The entry that is the worst, such as a context; empty where there is one alone.
-        holds: Whether it holds; None with fewer than two seeds, which have no interval.
+        holds: Whether it holds; None if its seeds are too few to say: the interval reaches across a limit, or with
+            fewer than two seeds there is none.
     """
 
     claim: Claim
@@ -128,7 +139,7 @@ def _judge(claim: Claim, results: xr.Dataset) -> Verdict:
     labels = found[dims[0]].values if dims else [""]
     estimate, low, high = (float(column[worst]) for column in columns)
     n = int(np.atleast_1d(found["n"].values)[worst])
-    holds = claim.rule.holds(margins[worst]) if np.isfinite(margins[worst]) else None
+    holds = claim.rule.holds(estimate, low, high)
     return Verdict(claim, estimate, low, high, n, str(labels[worst]) if len(labels) > 1 else "", holds)
 
 

@@ -167,9 +167,10 @@ def _moving(spec: Mapping[str, Any]) -> set[str]:
 
 
 def figures_of(name: str, results: xr.Dataset) -> tuple[str, ...]:
-    """The figures of a study, or those that can draw the results of another spec."""
-    listed = {study.name: study.figures for study in STUDIES}
-    return listed[name] if name in listed else tuple(drawing.fitting(results))
+    """The figures of a study, or those that can draw the results of another spec, whatever its name."""
+    fitting = drawing.fitting(results)
+    listed = {study.name: study.figures for study in STUDIES}.get(name, ())
+    return listed if set(listed) & set(fitting) else tuple(fitting)
 
 
 def as_json(findings: Findings) -> dict[str, Any]:

@@ -78,6 +78,7 @@ class Lecture:
                 failed += len(outcome.failed)
                 drawers.draw(study.figures, stores[study.name])
             findings = lecture.find(stores, self.language)
+            self._tell_of_more(findings)
             if not self.json:
                 _show(findings)
             files = _write(findings, drawers.files(), self.out, self.language)
@@ -99,6 +100,13 @@ class Lecture:
         outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
         self._tell(spec.name, outcome, time.perf_counter() - began)
         return outcome
+
+    def _tell_of_more(self, findings: "Findings") -> None:
+        """Says that the stores have more seeds than were asked for, since those are judged and drawn, too."""
+        most = max(results.sizes["seed"] for name, results in findings.studies.items() if name != "seed_variance")
+        if self.seeds is not None and most > self.seeds:
+            told = f"{self.out} has {most} seeds, more than the {self.seeds} asked for, and all of them are used"
+            print(f"rlvr-jax: {told}", file=sys.stderr)
 
     def _tell(self, name: str, outcome: "driver.Outcome", seconds: float) -> None:
         results = outcome.results()
@@ -166,6 +174,7 @@ def _write(findings: "Findings", figures: dict[str, list[Path]], out: Path, lang
     """Writes claims and page; returns all files by what they are."""
     from rlvr_jax import lecture, report
 
+    out.mkdir(parents=True, exist_ok=True)  # figures make it, where there are any
     lecture.write_claims(findings, out / "claims.json")
     page = report.write(findings, figures, out / "report.html", language)
     return {**figures, "claims": [out / "claims.json"], "report": [page]}

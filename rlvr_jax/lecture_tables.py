@@ -21,7 +21,7 @@ CONTEXTS = {
     "mul2_2": "times two digits, large number",
 }
 
-VERDICTS = {True: "holds", False: "does not hold", None: "too few seeds"}
+VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def claims_table(verdicts: Sequence[Verdict], besides: Sequence[str] = ()) -> Ta
         f"{held} of {len(verdicts)} claims hold.",
         *besides,
         "Ours: mean over seeds with its 95 % interval [low, high], of several entries the worst; differences are "
-        "paired by seed.",
+        "paired by seed. ± d: our mean is within d of the lecture's figure. Undecided: too few seeds, the interval "
+        "reaches across the limit.",
         "The lectures' figures are single runs or a few seeds; of tool use, on an arithmetic model that is not public "
         "and is reconstructed here: a claim is about sign and size.",
     )

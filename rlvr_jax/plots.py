@@ -32,7 +32,7 @@ from rlvr_jax.types import InvalidInput
 WIDTHS = {"neurips": 5.5, "iclr": 5.5, "icml": 6.75, "icml-column": 3.25, "tmlr": 6.5}
 
 #: Inches that a figure may be high, so that its caption fits below it on the page of any venue.
-TALLEST = 8.5
+TALLEST = 7.5
 
 STYLE: dict[Any, Any] = {
     "font.family": "serif",
@@ -131,12 +131,16 @@ def method_looks(methods: Iterable[str]) -> dict[str, Look]:
 
 
 def ordered_looks(values: Sequence[float], symbol: str) -> list[Look]:
-    """Give the rising values of a parameter looks from light to dark, labelled ``"symbol = value"``."""
+    """Give the rising values of a parameter looks from light to dark, labelled ``"symbol = value"``.
+
+    They are broad to narrow as well, and carry their markers at different places, so that those that coincide show.
+    """
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.15, 1.0, len(values)))
+    widths = np.linspace(2.4, 0.9, len(values))
     markers = [*(look.marker for look in KNOWN_LOOKS.values()), *FREE_MARKERS]
     return [
-        Look(f"{symbol} = {value:g}", tuple(shade), "-", markers[i % len(markers)])
-        for i, (value, shade) in enumerate(zip(values, shades, strict=True))
+        Look(f"{symbol} = {value:g}", tuple(shade), "-", markers[i % len(markers)], width=width, first_mark=i)
+        for i, (value, shade, width) in enumerate(zip(values, shades, widths, strict=True))
     ]
 
 
@@ -282,7 +286,9 @@ def curve_with_band(
     at, mean, half = values[x].values, interval["estimate"].values, interval["half_width"].values
     if np.isfinite(half).any():
         axes.fill_between(at, mean - half, mean + half, color=line.get("color"), alpha=0.22, linewidth=0)
-    every = max(1, len(at) // 5)  # a marker on each of many points would hide the curve
+        if len(at) == 1:  # a band without width
+            axes.errorbar(at, mean, half, fmt="none", ecolor=line.get("color"), elinewidth=0.8, capsize=1.4)
+    every = max(3, len(at) // 5) if len(at) > 8 else 1  # a marker on each of many points would hide the curve
     (curve,) = axes.plot(at, mean, markevery=(first_mark % every, every), markeredgecolor="white", **line)
     return curve
 
@@ -377,7 +383,8 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
         figure.savefig(svg, metadata={"Date": None})
         figure.savefig(png)
     text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    tex.write_text(latex(facts, stem.name), encoding="utf-8")
+    across = figure.get_figwidth() == WIDTHS["icml"]  # both of its columns
+    tex.write_text(latex(facts, stem.name, across), encoding="utf-8")
     return [pdf, svg, png, text, tex]
 
 

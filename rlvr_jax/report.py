@@ -3,7 +3,6 @@
 Text and numbers are in the page itself, figures as SVG, and nothing is loaded from elsewhere.
 """
 
-import base64
 import json
 import math
 import re
@@ -12,6 +11,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import xarray as xr
@@ -26,6 +26,9 @@ from rlvr_jax.types import InvalidInput
 
 #: Bytes that a page may have, so that it can be mailed.
 MOST_BYTES = 5_000_000
+
+#: What may stand in a URL as it is; base64 would make figures a third larger.
+UNQUOTED = " !'()*+,-./:;=?@[]^_{|}~"
 
 #: Pixels of the page for a point of a figure.
 MAGNIFIED = 2.0
@@ -160,13 +163,13 @@ def _figure(name: str, paths: Sequence[Path]) -> str:
     by_kind = {path.suffix: path for path in paths}
     facts = json.loads(by_kind[".json"].read_text(encoding="utf-8"))
     said = " ".join(facts[key] for key in ("what", "interval", "diverged", "unfinished") if key in facts)
-    drawing = by_kind[".svg"].read_bytes()
-    (points,) = re.findall(rb'<svg [^>]*?width="([\d.]+)pt"', drawing)
-    image = base64.b64encode(drawing).decode()
+    drawing = by_kind[".svg"].read_text(encoding="utf-8")
+    (points,) = re.findall(r'<svg [^>]*?width="([\d.]+)pt"', drawing)
+    image = quote(" ".join(drawing.split("\n")), safe=UNQUOTED)
     width = float(points) * MAGNIFIED
     return (
         f'<figure id="figure-{escape(name)}"><img style="width: {width:.0f}px" alt="{escape(said)}" '
-        f'src="data:image/svg+xml;base64,{image}">'
+        f'src="data:image/svg+xml,{image}">'
         f"<figcaption><b>{escape(name)}.</b> {escape(said)}</figcaption></figure>"
     )
 
@@ -195,7 +198,7 @@ def _script_json(value: Any) -> str:
 def _views(name: str, results: xr.Dataset, say: Callable[[str], str]) -> list[dict[str, Any]]:
     """What can be explored of a study: its means along any axis of numbers, by any other axis.
 
-    At first along training, or along the axis with most values where only its end was kept, and by method.
+    At first along the axis with most values, and by method.
     """
     axes = [str(dim) for dim in results["diverged_step"].dims if dim != "seed"]
     axes += ["step"] if results.sizes.get("step", 0) > 1 else []
@@ -204,8 +207,7 @@ def _views(name: str, results: xr.Dataset, say: Callable[[str], str]) -> list[di
     numbers = {dim: at for dim in axes if (at := _numbers(held, dim)) is not None}
     if not metrics or not numbers:
         return []
-    longest = max(numbers, key=lambda dim: len(numbers[dim]) if dim != "step" else 0)
-    x = "step" if len(numbers.get("step", ())) > 2 else longest
+    x = max(numbers, key=lambda dim: len(numbers[dim]))
     by = "method" if "method" in axes else next((dim for dim in axes if dim != x), x)
     return [
         {

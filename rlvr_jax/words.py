@@ -146,8 +146,9 @@ CHINESE: dict[str, str] = {
     "KL weight = #": "KL 权重 = #",
     "group size $G$ (samples per prompt)": "组大小 G（每题采样数）",
     "samples $k$ (log scale)": "采样数 k（对数坐标）",
-    "pass@$k$,\nall prompts": "pass@k\n（全部题目）",
-    "pass@$k$,\nthe hardest prompts": "pass@k\n（最难的题目）",
+    "pass@$k$,": "pass@k",
+    "all prompts": "全部题目",
+    "the hardest prompts": "最难的题目",
     "cost #": "代价 #",
     "cost of a call = #": "调用代价 = #",
     "cost of a call (reward)": "调用代价（奖励）",
@@ -237,10 +238,12 @@ CHINESE: dict[str, str] = {
     "verdict": "结论",
     "holds": "成立",
     "does not hold": "不成立",
-    "too few seeds": "种子太少",
+    "undecided": "未定",
     "# of # claims hold.": "# / # 条论断成立。",
     "Ours: mean over seeds with its # % interval [low, high], of several entries the worst; differences are paired by "
-    "seed.": "我们的结果：种子均值及其 # % 区间 [下限, 上限]；多项时取最差的一项；差值按种子配对。",
+    "seed. ± d: our mean is within d of the lecture's figure. Undecided: too few seeds, the interval reaches across "
+    "the limit.": "我们的结果：种子均值及其 # % 区间 [下限, 上限]；多项时取最差的一项；差值按种子配对。± d："
+    "我们的均值与讲座的数字相差不超过 d。未定：种子太少，区间跨越了界限。",
     "The lectures' figures are single runs or a few seeds; of tool use, on an arithmetic model that is not public and "
     "is reconstructed here: a claim is about sign and size.": "讲座的数字来自单次或少数种子的运行；"
     "工具使用部分所用的算术模型未公开，这里是重建的：论断只关乎符号与大小。",

@@ -29,8 +29,8 @@ DOCUMENTED = [
     *("results", "schedules", "session", "store", "tasks", "template", "theory", "words"),
 ]
 WITH_EXAMPLES = [
-    *("addresses", "advantages", "bandit", "captions", "claims", "draws", "engine", "export", "kept", "lecture_tables"),
-    *("numerics", "progress", "results", "schedules", "table", "theory", "words"),
+    *("addresses", "advantages", "bandit", "captions", "draws", "engine", "export", "judging", "kept"),
+    *("lecture_tables", "numerics", "progress", "results", "schedules", "table", "theory", "words"),
 ]
 
 

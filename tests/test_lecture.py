@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -177,15 +178,24 @@ def test_a_stop_says_what_is_kept(
 def test_the_page_is_whole_and_small(given: Given) -> None:
     page = (given.folder / "report.html").read_text()
     assert len(page.encode()) < 5_000_000
-    links = set(re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]{0,30})|url\(([^)]{0,30})""", page))
-    assert links == {("data:image/svg+xml;base64,PD94", "")}  # each begins with "<?x"
-    assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"http://www.w3.org/2000/svg"}
+    figures = re.findall(r'src="data:image/svg\+xml,%3C\?xml[^"]*"', page)
+    assert len(figures) == sum(len(study.figures) for study in FEW)
+    rest = re.sub(r'src="data:image/svg\+xml,[^"]*"', "", page)
+    assert not re.findall(r"""(?:src|href)\s*=|url\(""", rest)
+    assert set(re.findall(r"https?://[^\s\"'<]+", rest)) == {"http://www.w3.org/2000/svg"}
     for study in FEW:
         ran = escape(json.dumps(json.loads(open_store(given.folder / f"{study.name}.zarr").attrs["spec"])))
         assert f"<summary>{study.name}</summary><pre>{ran}</pre>" in page  # two seeds: not the file as it is shipped
         assert open_store(given.folder / f"{study.name}.zarr").attrs["spec_sha256"] in page
         for figure in study.figures:
             assert f'<figure id="figure-{figure}">' in page
+
+
+def printed(values: Any) -> str:
+    """A mean over seeds with its half-width, as tables round it."""
+    found = printed_mean(values)
+    mean, half = (float(found[name]) for name in ("estimate", "half_width"))
+    return f"{mean:.{decimals(half)}f} ± {half:.{decimals(half)}f}"
 
 
 def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
@@ -202,8 +212,8 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         page.point("svg.chart", 0.999)
         assert "cost of a call (reward) = 0.4" in page.ask(read)
         shown = dict(line.split("\t") for line in page.ask(read).splitlines())
-        calls = stored["calls"].sel({"method": "grpo", "cold_start": True}).isel(call_cost=-1).values.astype(float)
-        assert float(shown["grpo"].split()[0]) == pytest.approx(calls.mean(), rel=1e-3)
+        calls = stored["calls"].sel({"method": "grpo", "cold_start": True}).isel(call_cost=-1)
+        assert shown["grpo"] == printed(calls)
         page.click(".keys button:nth-of-type(5)")
         assert page.ask(curves) == 4
         page.point("svg.chart", 0.1)
@@ -214,9 +224,8 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         page.choose("reward offset", "1")
         page.point("svg.chart", 0.999)
         final = open_store(given.folder / "baselines.zarr")["accuracy_by_level"].isel(step=-1)
-        easy = printed_mean(final.sel({"method": "none", "reward_offset": 1.0, "level": "easy 60%"}))
-        mean, half = (float(easy[name]) for name in ("estimate", "half_width"))
-        assert f"none\t{mean:.{decimals(half)}f} ± {half:.{decimals(half)}f}" in page.ask(read)
+        easy = final.sel({"method": "none", "reward_offset": 1.0, "level": "easy 60%"})
+        assert f"none\t{printed(easy)}" in page.ask(read)
         page.choose("by", "reward offset")
         assert page.ask(curves) == 2
         page.choose("method", "rloo")
@@ -268,6 +277,27 @@ def test_a_report_of_one_store_needs_no_lecture(given: Given, tmp_path: Path) ->
     assert sorted(drawn(tmp_path / "page")) == sorted(f"grpo_trap.{end}" for end in ENDS)
 
 
+def test_a_report_needs_neither_a_figure_nor_a_study_of_that_name(
+    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = ["--seeds", "2", "--no-figures", "--quiet", "--set", "steps=10", "--set", "lr=[0.1, 0.2]"]
+    assert main(["run", "baselines", *odd, "--out", str(tmp_path / "hacking.zarr")]) == 0
+    assert main(["report", str(tmp_path / "hacking.zarr"), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert "hacking is not judged: it has no cells with kl_coef 0.01." in page or "hacking is not judged: its" in page
+    assert "<figure" not in page
+
+
+def test_more_seeds_than_were_asked_for_are_said(
+    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "lecture"
+    shutil.copytree(given.folder, folder)
+    assert main(["lecture", "--seeds", "1", "--out", str(folder), "--quiet"]) == 0
+    told = f"{folder} has 2 seeds, more than the 1 asked for, and all of them are used"
+    assert capsys.readouterr().err == f"rlvr-jax: {told}\n"
+
+
 def test_a_page_that_is_too_large_is_refused(given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MOST_BYTES", 1000)
     findings = lecture.find(lecture.stores_in(given.folder / "grpo_trap.zarr"))
@@ -288,7 +318,7 @@ def test_every_figure_has_its_words_in_chinese(name: str) -> None:
         plots._translate(figure, say)
     axes = [text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) if text]
     assert say.missing == set()
-    assert not [text for text in axes if re.search(r"\b(the|of|accuracy|step)\b", text)]
+    assert not [text for text in axes if re.search(r"\b(the|of|accuracy|step|prompts|verifier)\b", text)]
 
 
 def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
@@ -382,6 +412,10 @@ def test_the_latex_snippet_has_what_n_interval_and_hash() -> None:
     assert r"95 \% t-intervals. Results 111111111111." in said
     assert said.count("{") == said.count("}")
     assert r"\includegraphics{tool_cost.pdf}" in said
+    assert said.startswith("\\begin{figure}\n")
+    across = captions.latex(facts, "tool_cost", across=True)
+    assert across.startswith("\\begin{figure*}\n")
+    assert across.endswith("\n\\end{figure*}\n")
 
 
 @pytest.mark.slow

@@ -360,6 +360,19 @@ def test_every_script_refuses_results_that_lack_what_it_needs(
     assert module.NEEDS["variables"][0] in capsys.readouterr().err
 
 
+def test_what_was_selected_is_said_and_one_place_has_an_error_bar(
+    store: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = results({"method": METHODS, "lr": [0.1, 0.5], "seed": range(3)})
+    store.results = dataset.assign_coords(lr=[False, True])
+    assert script("baselines").main(["store", "--out", str(tmp_path), "--select", "lr=false"]) == 0
+    assert "during training. Of these results only lr=false." in capsys.readouterr().out
+    axes = Figure().add_subplot()
+    plots.curve_with_band(axes, "step", dataset["accuracy"].isel(method=0, lr=0, step=[-1]))
+    assert len(axes.containers) == 1  # a band of one place has no width
+    assert "*" in plots.save(Figure(figsize=(6.75, 1)), tmp_path / "wide", {"what": "w"})[-1].read_text()
+
+
 def test_select_keeps_the_union_of_values_of_one_name() -> None:
     dataset = results({"method": METHODS, "lr": np.geomspace(0.02, 20.0, 24), "seed": range(1000, 1003)})
     kept = figure_script.select(dataset, ["method=rloo", "method=grpo", "lr=0.02701", "seed=1001"])

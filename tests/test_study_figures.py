@@ -53,6 +53,12 @@ def passing() -> xr.Dataset:
     return dataset.assign_attrs(spec_sha256="2" * 64)
 
 
+def either() -> xr.Dataset:
+    """The same with a flawed verifier, and with a faithful one that changes nothing."""
+    same = passing().isel(step=[0, 0, 0]).assign_coords(step=[0, 100, 600])
+    return xr.concat([passing(), same], "hack_reward").assign_coords(hack_reward=[1.0, 0.0])
+
+
 RESULTS = {
     "tool_cost": lambda: tool_results({"call_cost": [0.0, 0.02, 0.2], "seed": range(4)}),
     "grpo_trap": lambda: tied(tool_results({"method": ["rloo", "grpo"], "call_cost": [0.0, 0.02], "seed": range(4)})),
@@ -62,7 +68,7 @@ RESULTS = {
     ),
     "hacking": hacked,
     "repaired_verifier": repaired,
-    "pass_at_k": passing,
+    "pass_at_k": either,
 }
 
 
@@ -308,9 +314,7 @@ def test_pass_at_k_finds_where_the_untrained_policy_overtakes() -> None:
 
 
 def test_pass_at_k_has_rows_for_each_verifier() -> None:
-    dataset = xr.concat([passing(), passing().isel(step=[0, 0, 0]).assign_coords(step=[0, 100, 600])], "hack_reward")
-    module = script("pass_at_k")
-    dataset = dataset.assign_coords(hack_reward=[1.0, 0.0])
+    dataset, module = either(), script("pass_at_k")
     facts = module.facts(dataset)
     assert "A faithful verifier pays the hack nothing, a flawed one as much as the correct answer." in facts["what"]
     rows = facts["numbers"]["untrained_overtakes"]["all prompts"]
