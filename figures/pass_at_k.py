@@ -112,8 +112,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
             for axes, (method, look) in zip(panels, methods.items(), strict=True):
                 _draw_panel(axes, chance.sel({"method": method}), places.sel({"method": method}), steps)
                 axes.set_title(look.label)
-            for axes in panels[::across]:
-                axes.set_ylabel(label)
+            part.supylabel(label, ma="center")
             part.supxlabel("samples $k$ (log scale)")
             if i == 0:
                 plots.legend_above(part, panels[0])

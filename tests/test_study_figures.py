@@ -306,7 +306,7 @@ def test_pass_at_k_finds_where_the_untrained_policy_overtakes() -> None:
     row = next(row for row in facts["numbers"]["pass_at_k"]["all prompts"] if (row["step"], row["k"]) == (600, 16))
     assert row["mean"] == pytest.approx((1 - 0.05**16 + 1 - 0.999**16) / 2, abs=1e-6)
     figure = module.draw(dataset)
-    assert figure.axes[0].get_ylabel() == "pass@$k$,\nall prompts"
+    assert figure.subfigs[0].get_supylabel() == "pass@$k$,\nall prompts"
     assert legends(figure) == [["step = 0", "step = 100", "step = 600"]]
     assert figure.axes[0].get_xlim() == figure.axes[-1].get_xlim()  # whatever is marked
     better = module.facts(dataset.isel(step=[0, 1]))
@@ -322,8 +322,7 @@ def test_pass_at_k_has_rows_for_each_verifier() -> None:
     assert within == [("rloo", 1.0, 600), ("grpo", 1.0, 600)]
     for venue in plots.WIDTHS:
         figure = module.draw(dataset, venue=venue)
-        labels = [label for axes in figure.axes if (label := axes.get_ylabel())]
-        assert labels == [
+        assert [part.get_supylabel() for part in figure.subfigs] == [
             f"pass@$k$,\n{prompts}\n{verifier}"
             for prompts in ("all prompts", "the hardest prompts")
             for verifier in ("flawed verifier", "faithful verifier")
