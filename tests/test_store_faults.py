@@ -168,7 +168,7 @@ def test_a_second_driver_is_refused_and_a_dead_one_is_not_waited_for(capsys):
         said = capsys.readouterr().err
         holder = lock.holder(Path("study.zarr/run/lock.json"))
         assert said == (
-            f"rlvr-jax: study.toml: study.zarr is being written by process {first.pid} on {holder.host} since "
+            f"rlvr-jax: study.zarr is being written by process {first.pid} on {holder.host} since "
             f"{holder.since}; wait for it, or stop it\n"
         )
         assert main([*COMMAND, "--overwrite"]) == 2
@@ -554,7 +554,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path, expected, monkeypatch, cap
         said = capsys.readouterr().err
         finished = inspection.status(Path("small/study.zarr"))["done"]
         assert said == (
-            "rlvr-jax: study.toml: small/study.zarr cannot be written: no space left on device; what is finished is "
+            "rlvr-jax: small/study.zarr cannot be written: no space left on device; what is finished is "
             f"kept: make room and run the same command again ({finished} of 20480 cells are finished)\n"
         )
         assert sorted(int(path.stem) for path in Path("small/study.zarr/run/receipts").iterdir()) == [0, 1, 2]
@@ -576,6 +576,6 @@ def test_a_store_that_cannot_be_written_is_read_and_says_so(store, tmp_path, exp
     with mounted(store.resolve(), "--bind", str(store.resolve())):
         subprocess.run(["mount", "-o", "remount,ro,bind", str(store.resolve())], check=True)
         assert main(COMMAND) == 2
-        assert capsys.readouterr().err == "rlvr-jax: study.toml: study.zarr cannot be written: read-only file system\n"
+        assert capsys.readouterr().err == "rlvr-jax: study.zarr cannot be written: read-only file system\n"
         assert main(["status", "study.zarr"]) == main(["verify", "study.zarr"]) == 0
         assert_same(rj.open_store(store), expected)
