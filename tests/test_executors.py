@@ -236,7 +236,7 @@ def test_four_devices_give_one_hash(expected):
     assert_complete(expected)
 
 
-@pytest.mark.parametrize("said_by", ["hand", "Slurm", "Open MPI"])
+@pytest.mark.parametrize("said_by", ["hand", "Slurm", pytest.param("Open MPI", marks=pytest.mark.slow)])
 def test_two_launched_processes_give_one_hash(expected, said_by):
     job, port = free_job()
 
