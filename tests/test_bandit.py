@@ -35,7 +35,8 @@ def golden_task(task):
 def test_golden_runs_are_replayed(path, task, i, run):
     golden = np.load(path)
     task = golden_task(task)
-    np.testing.assert_array_equal(task.ref_logits, golden["ref_logits"])
+    # NumPy's logarithm differs in its last bit between kinds of processors
+    np.testing.assert_allclose(task.ref_logits, golden["ref_logits"], rtol=4e-16, atol=0)
     np.testing.assert_array_equal(task.level, golden["level"])
     options = {name: run[name] for name in OPTIONS if name in run}
     out = bandit.replay(task, golden["prompts"], golden["uniforms"], **options)

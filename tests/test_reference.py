@@ -67,7 +67,7 @@ def test_golden_run(name, i):
 def test_golden_task(name):
     task, _, (ref_logits, level, *_), _ = golden(name)
     mine, my_level = bandit_task(task["P"], task["M"], task["seed"], task.get("hack_prob", 0.005))
-    assert_array_equal(mine, ref_logits)
+    assert_allclose(mine, ref_logits, rtol=4e-16, atol=0)  # NumPy's logarithm: the last bit is the processor's
     assert_array_equal(my_level, level)
 
 
