@@ -159,10 +159,10 @@ def factory(text: str, count: int = 1) -> Factory:
     if kind == "dask" and number and rest.startswith("local"):
         _need("distributed", text, "pip install 'rlvr_jax[cluster]'")
         return partial(_local_dask, int(number[1]), count)
-    place = re.sub("^(tcp|tls)://", "", rest)
-    if kind == "dask" and ports.parsed(place) and not rest.startswith("local:"):
+    place = ports.parsed(re.sub("^(tcp|tls)://", "", rest))
+    if kind == "dask" and place and not rest.startswith("local:"):
         _need("distributed", text, "pip install 'rlvr_jax[cluster]'")
-        return partial(_dask, rest)
+        return partial(_dask, rest, *place)
     if text == "mpi":
         _need("mpi4py.futures", text, "install mpi4py and an MPI library")
         return _mpi
@@ -229,14 +229,15 @@ def _local_dask(number: int, count: int) -> Iterator[Pool]:
 
 
 @contextmanager
-def _dask(address: str) -> Iterator[Pool]:
+def _dask(address: str, host: str, port: int) -> Iterator[Pool]:
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
 
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what concerns the user, the driver says
-        place = ports.parsed(re.sub("^(tcp|tls)://", "", address)) or ("", 0)
-        reason = ports.silent(*place, PATIENCE)  # asked first: a client that has reached nobody is hard to get rid of
+        reason = ports.silent(
+            host, port, PATIENCE
+        )  # a client that has reached nobody is hard to end
         try:
             client = None if reason else stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
         except Exception as error:  # whatever it is, such as TLS without certificates, no scheduler was reached

@@ -133,14 +133,17 @@ def judge(studies: Mapping[str, xr.Dataset], claims: Sequence[Claim]) -> list[Ve
 def _judge(claim: Claim, results: xr.Dataset) -> Verdict:
     found = claim.measure(results)
     columns = [np.atleast_1d(found[name].values).astype(float) for name in ("estimate", "low", "high")]
-    margins = np.array([claim.rule.margin(*row) for row in zip(*columns, strict=True)])
-    worst = int(np.argmin(margins)) if np.isfinite(margins).all() else int(np.flatnonzero(~np.isfinite(margins))[0])
+    rows = list(zip(*columns, strict=True))
+    judged = [claim.rule.holds(*row) for row in rows]
+    margins = [claim.rule.margin(*row) for row in rows]
+    # one that does not hold decides, whatever else is undecided
+    order = {False: 0, None: 1, True: 2}
+    worst = min(range(len(rows)), key=lambda i: (order[judged[i]], np.nan_to_num(margins[i], nan=-np.inf)))
     dims = found["estimate"].dims
     labels = found[dims[0]].values if dims else [""]
     estimate, low, high = (float(column[worst]) for column in columns)
     n = int(np.atleast_1d(found["n"].values)[worst])
-    holds = claim.rule.holds(estimate, low, high)
-    return Verdict(claim, estimate, low, high, n, str(labels[worst]) if len(labels) > 1 else "", holds)
+    return Verdict(claim, estimate, low, high, n, str(labels[worst]) if len(labels) > 1 else "", judged[worst])
 
 
 def part(results: xr.Dataset, metric: str, at: Mapping[str, Any]) -> xr.DataArray:

@@ -170,7 +170,7 @@ def figures_of(name: str, results: xr.Dataset) -> tuple[str, ...]:
     """The figures of a study, or those that can draw the results of another spec, whatever its name."""
     fitting = drawing.fitting(results)
     listed = {study.name: study.figures for study in STUDIES}.get(name, ())
-    return listed if set(listed) & set(fitting) else tuple(fitting)
+    return tuple(figure for figure in listed if figure in fitting) or tuple(fitting)
 
 
 def as_json(findings: Findings) -> dict[str, Any]:

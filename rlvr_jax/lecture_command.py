@@ -103,7 +103,9 @@ class Lecture:
 
     def _tell_of_more(self, findings: "Findings") -> None:
         """Says that the stores have more seeds than were asked for, since those are judged and drawn, too."""
-        most = max(results.sizes["seed"] for name, results in findings.studies.items() if name != "seed_variance")
+        from rlvr_jax.lecture import STUDIES
+
+        most = max(findings.studies[study.name].sizes["seed"] for study in STUDIES if not study.own_seeds)
         if self.seeds is not None and most > self.seeds:
             told = f"{self.out} has {most} seeds, more than the {self.seeds} asked for, and all of them are used"
             print(f"rlvr-jax: {told}", file=sys.stderr)

@@ -102,6 +102,16 @@ def test_of_several_entries_the_worst_counts_and_is_named() -> None:
     assert (found.of, found.holds) == ("b", False)
 
 
+def test_an_entry_that_does_not_hold_decides_over_one_that_is_undecided() -> None:
+    noise = np.linspace(-2.0, 2.0, SEEDS)
+    values = np.stack([0.2 + noise, np.full(SEEDS, 0.4)], axis=1)  # a is anywhere, b is below .45 for sure
+    results = xr.Dataset({"x": (("seed", "kind"), values)}, {"kind": ["a", "b"]})
+    found = verdict(Rule("low > 0.45", low=0.45), judging.mean("x", kind=["a", "b"]), results)
+    assert (found.of, found.holds) == ("b", False)
+    found = verdict(Rule("low > 0.35", low=0.35), judging.mean("x", kind=["a", "b"]), results)
+    assert (found.of, found.holds) == ("a", None)
+
+
 def test_too_few_seeds_and_missing_runs_are_no_verdict() -> None:
     found = verdict(near(0.5), judging.mean("x", kind="a"), study(0.2, seeds=1))
     assert (found.n, found.holds) == (1, None)

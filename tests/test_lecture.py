@@ -284,7 +284,7 @@ def test_a_report_needs_neither_a_figure_nor_a_study_of_that_name(
     assert main(["run", "baselines", *odd, "--out", str(tmp_path / "hacking.zarr")]) == 0
     assert main(["report", str(tmp_path / "hacking.zarr"), "--out", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "report.html").read_text()
-    assert "hacking is not judged: it has no cells with kl_coef 0.01." in page or "hacking is not judged: its" in page
+    assert "hacking is not judged: its steps is 10, that of the study 1500." in page
     assert "<figure" not in page
 
 
