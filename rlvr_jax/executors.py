@@ -235,9 +235,7 @@ def _dask(address: str, host: str, port: int) -> Iterator[Pool]:
 
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what concerns the user, the driver says
-        reason = ports.silent(
-            host, port, PATIENCE
-        )  # a client that has reached nobody is hard to end
+        reason = ports.silent(host, port, PATIENCE)  # a client that has reached nobody is hard to end
         try:
             client = None if reason else stack.enter_context(Client(address, timeout=PATIENCE, set_as_default=False))
         except Exception as error:  # whatever it is, such as TLS without certificates, no scheduler was reached
