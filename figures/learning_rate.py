@@ -1,4 +1,4 @@
-"""Final accuracy against the learning rate, one curve for each method.
+"""Final accuracy against the learning rate, one curve for each method, and the error, on a log scale.
 
 The best learning rate of a method is chosen on one half of the seeds and reported on the other: the best of
 many noisy means looks too good on the seeds that chose it.
@@ -12,6 +12,7 @@ from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from rlvr_jax import captions, figure_script, plots
 from rlvr_jax.stats.selection import select_then_report
@@ -46,7 +47,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: the best learning rate of each method, and the curves."""
     dataset = figure_script.prepare(dataset, NEEDS)
     final = dataset["accuracy"].isel(step=-1)
-    what = f"Accuracy after {int(final['step'])} training steps against the learning rate."
+    what = f"Accuracy after {int(final['step'])} training steps against the learning rate; right or below, the error."
     rings = best(final)
     if rings:
         what += " A ring is the best learning rate of a method, chosen on the first half of the seeds,"
@@ -61,21 +62,30 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
-    """Draw the sensitivity curves, with a ring at the best learning rate of each method."""
+    """Draw accuracy and error against the learning rate, with a ring at the best learning rate of each method."""
     final = figure_script.prepare(dataset, NEEDS)["accuracy"].isel(step=-1)
     looks = plots.method_looks(final["method"].values.tolist())
+    rings = best(final)
+    across = plots.columns(venue, 2, narrowest=2.4)
     with plots.style():
-        figure = plots.new_figure(venue, height=2.4)
-        (axes,) = plots.panels(figure, 1, 1)
+        figure = plots.new_figure(venue, height={2: 2.2, 1: 4.2}[across])
+        right, wrong = plots.panels(figure, 2, across, share=False)
         for method, look in looks.items():
-            plots.sensitivity(axes, "lr", final.sel({"method": method}), **look.line())
-        for i, row in enumerate(best(final)):
+            plots.sensitivity(right, "lr", final.sel({"method": method}), **look.line())
+            plots.sensitivity(wrong, "lr", 1 - final.sel({"method": method}), **look.line())
+        for i, row in enumerate(rings):
             look = {"color": looks[row["method"]].color, "fillstyle": "none", "markeredgewidth": 0.9}
             size = 5.0 + 2.0 * i  # rings at one place stay apart
-            axes.plot(row["lr"], row["mean"], "o", markersize=size, clip_on=False, **look)
-        axes.set_xlabel("learning rate (log scale)")
-        axes.set_ylabel("final accuracy (fraction correct)")
-        plots.legend_above(figure, axes)
+            for axes, value in ((right, row["mean"]), (wrong, 1 - row["mean"])):
+                axes.plot(row["lr"], value, "o", markersize=size, clip_on=False, **look)
+        if (final < 1).any():  # no error has no place on a log axis
+            wrong.set_yscale("log", nonpositive="clip")
+            wrong.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        for axes in (right, wrong):
+            axes.set_xlabel("learning rate (log scale)")
+        right.set_ylabel("final accuracy\n(fraction correct)")
+        wrong.set_ylabel("final error\n(fraction wrong, log scale)")
+        plots.legend_above(figure, right)
     return figure
 
 

@@ -95,7 +95,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
     methods = plots.method_looks(dataset["method"].values.tolist())
     across = plots.columns(venue, len(methods), narrowest=1.05)
     rows = [
-        (f"pass@$k$,\n{name}" + ("" if reward is None else f"\n{verifier(reward)}"), values, places)
+        (f"pass@$k$,\n{name}" + ("" if reward is None else f"\n{captions.verifier(reward)}"), values, places)
         for name, chance in found.items()
         for (reward, values), (_, places) in zip(
             *(figure_script.panel_values(each, "hack_reward") for each in (chance, crossed[name])), strict=True
@@ -117,13 +117,6 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
             if i == 0:
                 plots.legend_above(part, panels[0])
     return figure
-
-
-def verifier(reward: Any) -> str:
-    """Return what a verifier is called that pays so much for the hack."""
-    if isinstance(reward, str):
-        return reward
-    return {0.0: "faithful verifier", 1.0: "flawed verifier"}.get(reward, f"hack reward {reward:g}")
 
 
 def _draw_panel(axes: Axes, chance: xr.DataArray, crossed: xr.Dataset, steps: list[int]) -> None:

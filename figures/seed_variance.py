@@ -105,7 +105,7 @@ def draw(dataset: xr.Dataset, venue: str = "neurips") -> Figure:
         figure = plots.new_figure(venue, height=heights[across])
         parts = figure.subfigures(4 // across, across, squeeze=False).ravel()
         _draw_ecdf(parts[0], final, looks)
-        _draw_seeds(parts[1], differences)
+        _draw_seeds(parts[1], differences, looks)
         _draw_coverage(parts[2], covered)
         _draw_width(parts[3], covered["t"]["width"], looks)
         plots.legend_above(figure, parts[3].axes[0])
@@ -139,19 +139,19 @@ def _draw_ecdf(parent: SubFigure, final: xr.DataArray, looks: Mapping[str, plots
     parent.suptitle("(a) distribution over seeds")
 
 
-def _draw_seeds(parent: SubFigure, rows: Sequence[Mapping[str, Any]]) -> None:
+def _draw_seeds(parent: SubFigure, rows: Sequence[Mapping[str, Any]], looks: Mapping[str, plots.Look]) -> None:
     axes = parent.subplots()
     for i, row in enumerate(rows):
         axes.plot([row["paired"], row["independent"]], [i, i], color="0.6", linewidth=0.8, zorder=1)
     for arm, look in ARMS.items():
         shape = {"marker": look.marker, "color": look.color, "fillstyle": "full" if arm == "paired" else "none"}
         axes.plot([row[arm] for row in rows], range(len(rows)), ls="none", label=look.label, mew=0.9, **shape)
-    axes.set_yticks(range(len(rows)), [f"{row['a']} / {row['b']}" for row in rows])
+    axes.set_yticks(range(len(rows)), [" / ".join(looks[row[side]].label for side in "ab") for row in rows])
     axes.set_xscale("log")
     _plain_numbers(axes)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("seeds of each method (log scale)")
-    axes.legend(loc="lower right", handlelength=1.0)
+    axes.set_xlabel("seeds per method (log scale)")
+    axes.legend(loc="best", handlelength=1.0)
     parent.suptitle(f"(b) to find a difference of {DIFFERENCE:g}")
 
 

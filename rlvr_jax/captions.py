@@ -20,6 +20,18 @@ _LATEX = {
 }
 
 
+def verifier(reward: float | str) -> str:
+    """Return what a verifier is called that pays so much for the hack; a schedule has its own name.
+
+    Example:
+        >>> verifier(1.0)
+        'flawed verifier'
+    """
+    if isinstance(reward, str):
+        return reward
+    return {0.0: "faithful verifier", 1.0: "flawed verifier"}.get(reward, f"hack reward {reward:g}")
+
+
 def records(interval: xr.Dataset) -> list[dict[str, Any]]:
     """Turn a ``printed_mean`` into rows: the coordinates of a cell, then its mean, half_width, sd and n.
 

@@ -33,7 +33,7 @@ NEVER_SHOWN = [f"{operation}_{difficulty}" for operation in ("add", "sub", "mul1
 _TRAPPED = {"method": "grpo", "call_cost": 0.02}
 _FREE = {"method": "grpo", "call_cost": 0.0}
 _HALF = {"method": "grpo", "kl_coef": 0.0}
-_REPAIRED = {"method": "grpo", "hack_reward": "repaired at 300", "step": 600}
+_REPAIRED = {"method": "grpo", "hack_reward": "repaired after 300", "step": 600}
 _OTHERS = ["learned", "rloo", "group", "grpo"]
 
 
@@ -321,7 +321,7 @@ def _hacking_claims() -> list[Claim]:
         ("flawed-grpo", "repaired_verifier", "grpo, flawed verifier, 600 steps", _flawed("grpo"), 0.02),
         ("flawed-rloo", "repaired_verifier", "rloo, flawed verifier, 600 steps", _flawed("rloo"), 0.02),
         ("half-grpo", "hacking", "grpo, flawed verifier, half of the prompts, 600 steps", {**_HALF, "step": 600}, 0.05),
-        ("repaired-grpo", "repaired_verifier", "grpo, verifier repaired at step 301, 600 steps", _REPAIRED, 0.02),
+        ("repaired-grpo", "repaired_verifier", "grpo, verifier repaired after step 300, 600 steps", _REPAIRED, 0.02),
     ]
     figures = {
         "flawed-grpo": {"accuracy": 0.759, "hack_rate": 0.232, "verifier_reward": 0.991, "h": 5.6},

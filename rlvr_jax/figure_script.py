@@ -58,7 +58,8 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
         ``seed``; a parameter with one value stays as a scalar coordinate.
 
     Raises:
-        InvalidInput: a variable or dimension is missing, or another dimension still has several values.
+        InvalidInput: a variable or dimension is missing, another dimension still has several values, or no cell is
+            finished.
     """
     absent = [name for name in needs["variables"] if name not in dataset]
     if absent:
@@ -84,7 +85,10 @@ def prepare(dataset: xr.Dataset, needs: Needs) -> xr.Dataset:
         if dataset.sizes[dim] > most:
             have = f"these results have {dataset.sizes[dim]} along {dim}"
             raise InvalidInput(f"the figure tells up to {most} curves apart, and {have}; choose with --select")
-    return dataset.isel(dict.fromkeys(others, 0))
+    dataset = dataset.isel(dict.fromkeys(others, 0))
+    if "unfinished" in dataset.attrs and bool(dataset[needs["variables"][0]].isnull().all()):
+        raise InvalidInput("none of the cells that the figure draws is finished yet")
+    return dataset
 
 
 def select(dataset: xr.Dataset, choices: Sequence[str]) -> xr.Dataset:

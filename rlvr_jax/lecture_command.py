@@ -150,6 +150,7 @@ class Report:
             findings = lecture.find(stores, self.language)
             for name, results in findings.studies.items():
                 drawers.draw(lecture.figures_of(name, results), stores[name])
+            _show(findings)
             _list(_write(findings, drawers.files(), out, self.language))
         return 0
 

@@ -5,6 +5,7 @@ alone, and a figure is drawn inside ``with style():``. Every band and error bar 
 seeds.
 """
 
+import itertools
 import json
 import logging
 import math
@@ -58,11 +59,15 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 3.6,
     "lines.markeredgewidth": 0.5,
     "figure.constrained_layout.use": True,
-    **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.03),  # inches
+    "figure.constrained_layout.h_pad": 0.03,  # inches
+    "figure.constrained_layout.w_pad": 0.045,
     "pdf.fonttype": 42,
     "svg.hashsalt": "rlvr_jax",  # names inside of an SVG follow from its content
     "savefig.dpi": 300,
 }
+
+#: Of rotated labels, in font sizes: the font itself asks for twice its size, with which lines side by side stay level.
+LINE_SPACING = 1.15
 
 #: TrueType families with Chinese characters, and the names of their files.
 CHINESE_FONTS = {
@@ -376,9 +381,13 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
             figure.supxlabel(facts["unfinished"], fontsize="x-small", color="0.35")
         if say is not None:
             _translate(figure, say)
+        for said in _texts(figure):
+            if "\n" in said.get_text() and said.get_rotation():
+                said.set_linespacing(LINE_SPACING)
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once, for all formats
+        _align(figure)
         figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
         figure.savefig(svg, metadata={"Date": None})
         figure.savefig(png)
@@ -388,6 +397,33 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
     return [pdf, svg, png, text, tex]
 
 
+def _texts(figure: Figure) -> list[Text]:
+    return [text for text in figure.findobj(Text) if isinstance(text, Text)]
+
+
+def _align(figure: Figure) -> None:
+    """Put the columns of parts one above another in line, where they have the same ones: each was laid out for itself.
+
+    Parts whose inner columns have labels of their own are left as they are.
+    """
+    alike: dict[int, list[SubFigure]] = {}
+    for part in figure.subfigs:
+        columns = part.axes[0].get_gridspec().ncols if part.axes else 0
+        if part.bbox.width == figure.bbox.width and not any(axes.get_ylabel() for axes in part.axes[1:columns]):
+            alike.setdefault(columns, []).append(part)
+    for columns, parts in alike.items():
+        spans = [[axes.get_position().intervalx for axes in part.axes[:columns]] for part in parts]
+        left, right = max(row[0][0] for row in spans), min(row[-1][1] for row in spans)
+        gap = max((b[0] - a[1] for row in spans for a, b in itertools.pairwise(row)), default=0.0)
+        width = (right - left - gap * (columns - 1)) / columns
+        for part in parts:
+            for i, axes in enumerate(part.axes):
+                low, high = axes.get_position().intervaly
+                axes.set_position((left + (i % columns) * (width + gap), low, width, high - low))
+        for part in parts:  # each minds its own groups of labels
+            part.align_ylabels([axes for one in parts for axes in one.axes[::columns]])
+
+
 def _translate(figure: Figure, say: Callable[[str], str]) -> None:
     """Replace what is written in a figure, and name the families in which it is set."""
     for axes in figure.axes:
@@ -395,8 +431,7 @@ def _translate(figure: Figure, say: Callable[[str], str]) -> None:
             for formatter in (axis.get_major_formatter(), axis.get_minor_formatter()):
                 if isinstance(formatter, FuncFormatter):  # that of labels, too
                     formatter.func = _saying(formatter.func, say)
-    for text in figure.findobj(Text):
-        assert isinstance(text, Text)
+    for text in _texts(figure):
         text.set_text(say(text.get_text()))
         text.set_fontfamily(matplotlib.rcParams["font.family"])
 

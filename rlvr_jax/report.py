@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 import xarray as xr
 
-from rlvr_jax import words
+from rlvr_jax import captions, words
 from rlvr_jax.lecture import Findings
 from rlvr_jax.lecture_tables import VERDICTS, Table
 from rlvr_jax.spec import load, shipped
@@ -81,7 +81,7 @@ MEMBERS = {
 HEADINGS = (
     *("Results", "Tables and claims", "Explore", "Figures", "Specs", "Provenance"),
     *("study", "metric", "along", "by", "as", "curves", "map"),
-    "Point at the chart to read the values; click a name to hide it.",
+    "Point at the chart, or press the arrow keys in it, to read the values; click a name to hide it.",
     "Values are means over seeds ± half-width of their 95 % t-interval, which bands show.",
 )
 
@@ -233,20 +233,25 @@ def _numbers(results: xr.Dataset, dim: str) -> list[float] | None:
 def _axis(results: xr.Dataset, dim: str, say: Callable[[str], str]) -> dict[str, Any]:
     """What a dimension is called, and its entries."""
     names = [name for name in labels_along(results, dim) if name in results.coords]
-    columns = [[text_of(value) for value in results[name].values] for name in names]
+    columns = [[_entry(name, value) for value in results[name].values] for name in names]
     if not columns:
         return {"label": dim, "values": [str(i) for i in range(results.sizes[dim])]}
     if len(columns) == 1:
-        words_of = {"True": "yes", "False": "no"}
-        values = [say(words_of.get(text, text)) for text in columns[0]]
+        values = [say(text) for text in columns[0]]
     else:
         rows = zip(*columns, strict=True)
         values = [say(", ".join(map(_member, names, row))) for row in rows]
     return {"label": say(", ".join(AXES.get(name, name) for name in names)), "values": values}
 
 
+def _entry(name: str, value: Any) -> str:
+    if name == "hack_reward":
+        return captions.verifier(value)
+    return {"True": "yes", "False": "no"}.get(text_of(value), text_of(value))
+
+
 def _member(name: str, text: str) -> str:
-    return text if name == "method" else MEMBERS.get(name, f"{name} {{}}").format(text)
+    return text if name in ("method", "hack_reward") else MEMBERS.get(name, f"{name} {{}}").format(text)
 
 
 def _metric(results: xr.Dataset, metric: str, dims: Sequence[str], say: Callable[[str], str]) -> dict[str, Any]:

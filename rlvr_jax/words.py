@@ -101,6 +101,7 @@ CHINESE: dict[str, str] = {
     "(fraction correct)": "（正确比例）",
     "final accuracy": "最终准确率",
     "final accuracy (fraction correct)": "最终准确率（正确比例）",
+    "final error\n(fraction wrong, log scale)": "最终错误率\n（错误比例，对数坐标）",
     "final accuracy\nand reward": "最终准确率\n与奖励",
     "recovered accuracy": "恢复的准确率",
     "(difference)": "（差值）",
@@ -156,7 +157,7 @@ CHINESE: dict[str, str] = {
     "faithful verifier": "忠实的验证器",
     "hack reward #": "作弊奖励 #",
     "never repaired": "从不修复",
-    "repaired at #": "第 # 步修复",
+    "repaired after #": "第 # 步后修复",
     "last step with the flawed verifier": "使用有缺陷验证器的最后一步",
     "level": "难度",
     "level (accuracy before training)": "难度（训练前的准确率）",
@@ -199,7 +200,7 @@ CHINESE: dict[str, str] = {
     "seeds": "种子数",
     "share of the seeds": "种子的比例",
     "seeds drawn (log scale)": "抽取的种子数（对数坐标）",
-    "seeds of each method (log scale)": "每种方法的种子数（对数坐标）",
+    "seeds per method (log scale)": "每种方法的种子数（对数坐标）",
     "common seeds, paired": "共同种子，配对",
     "independent seeds": "独立种子",
     "$t$-interval": "t 区间",
@@ -294,7 +295,7 @@ CHINESE: dict[str, str] = {
     "spread between seeds with reward offset #, as a ratio to without": "奖励偏移 # 时种子间的离散程度与无偏移时之比",
     "unchanged by a reward offset (difference)": "不受奖励偏移影响（差值）",
     "grpo in groups of # at # samples a step": "grpo，每组 # 个、每步 # 个采样",
-    "verifier repaired at step #": "验证器在第 # 步修复",
+    "verifier repaired after step #": "验证器在第 # 步后修复",
     "the exploit spreads to unseen prompts (hack rate above untrained)": "漏洞扩散到未见过的题目（作弊率高于未训练）",
     # the page
     "Results": "结果",
@@ -317,7 +318,8 @@ CHINESE: dict[str, str] = {
     "seconds of training": "训练用时（秒）",
     "diverged": "发散",
     "unfinished": "未完成",
-    "Point at the chart to read the values; click a name to hide it.": "指向图表以读取数值；点击名称可隐藏。",
+    "Point at the chart, or press the arrow keys in it, to read the values; click a name to hide it.": "指向图表"
+    "（或在图表中按方向键）以读取数值；点击名称可隐藏。",
     "Values are means over seeds ± half-width of their # % t-interval, which bands show.": "数值为种子均值 ± 其 # % "
     "t 区间的半宽，即色带所示。",
 }

@@ -113,6 +113,11 @@ class Page:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def press(self, key: str) -> None:
+        """Press and release a key of that name, such as ``ArrowLeft``, where the focus is."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key)
+
     def choose(self, label: str, text: str) -> None:
         """Choose the entry ``text`` of the list named ``label``."""
         found = self.ask(

@@ -38,7 +38,7 @@ def values(name, axis, **fixed):
     return list(only.values[name])
 
 
-REPAIRED = {"name": "repaired at 11", "schedule": [[0, 1.0], [11, 0.0]]}
+REPAIRED = {"name": "repaired after 10", "schedule": [[0, 1.0], [11, 0.0]]}
 
 
 # Forms of an axis
@@ -87,7 +87,7 @@ def test_a_log_axis_begins_and_ends_where_it_says():
 def test_named_schedules_are_labelled_by_name_and_tabulated():
     axis = [0.0, REPAIRED, {"name": "ramp", "schedule": lambda step: step / 20}]
     made = grid({"hack_reward": axis})
-    assert labels(made.spec["axes"][0]["values"]["hack_reward"]) == ["0", "repaired at 11", "ramp"]
+    assert labels(made.spec["axes"][0]["values"]["hack_reward"]) == ["0", "repaired after 10", "ramp"]
     assert_array_equal(made.columns["hack_reward"], [0, 1, 2])
     expected = [np.zeros(21), np.arange(21) < 11, np.arange(21) / 20]
     assert_array_equal(made.tables, np.array(expected, float).T)
@@ -520,7 +520,7 @@ SAME = [
     (grid(hack_reward=[[0, 1], [11, 0]]), grid(hack_reward=lambda step: 1.0 if step < 11 else 0.0)),
     (
         grid({"hack_reward": [0, REPAIRED]}),
-        grid({"hack_reward": [0.0, {"name": "repaired at 11", "schedule": [[-4, 1], [3, 1.0], [11, 0], [99, 5]]}]}),
+        grid({"hack_reward": [0.0, {"name": "repaired after 10", "schedule": [[-4, 1], [3, 1.0], [11, 0], [99, 5]]}]}),
     ),
     (
         grid(tied={"run": {"kl_coef": [0, 1], "lr_h": [1, 2]}}),

@@ -214,6 +214,11 @@ def test_the_page_is_clicked_through(given: Given, tmp_path: Path) -> None:
         shown = dict(line.split("\t") for line in page.ask(read).splitlines())
         calls = stored["calls"].sel({"method": "grpo", "cold_start": True}).isel(call_cost=-1)
         assert shown["grpo"] == printed(calls)
+        page.ask("document.querySelector('svg.chart').focus()")
+        for keys, cost in ((("ArrowRight",), "0.4"), (("ArrowLeft",) * 2, "0.3795"), (("Home", "ArrowLeft"), "0")):
+            for key in keys:
+                page.press(key)
+            assert page.ask(read).startswith(f"cost of a call (reward) = {cost}\t")
         page.click(".keys button:nth-of-type(5)")
         assert page.ask(curves) == 4
         page.point("svg.chart", 0.1)
@@ -268,9 +273,12 @@ def test_what_is_not_the_study_is_not_judged(given: Given, tmp_path: Path, capsy
         assert lecture.unlike("grpo_trap", trap) == said
 
 
-def test_a_report_of_one_store_needs_no_lecture(given: Given, tmp_path: Path) -> None:
+def test_a_report_of_one_store_needs_no_lecture(
+    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = given.folder / "grpo_trap.zarr"
     assert main(["report", str(store), "--out", str(tmp_path / "page")]) == 0
+    assert "grpo at cost 0.02: never calls" in capsys.readouterr().out
     page = (tmp_path / "page" / "report.html").read_text()
     assert "grpo at cost 0.02: never calls" in page
     assert "Answer bandit" not in page
@@ -280,12 +288,13 @@ def test_a_report_of_one_store_needs_no_lecture(given: Given, tmp_path: Path) ->
 def test_a_report_needs_neither_a_figure_nor_a_study_of_that_name(
     given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    odd = ["--seeds", "2", "--no-figures", "--quiet", "--set", "steps=10", "--set", "lr=[0.1, 0.2]"]
+    odd = ["--seeds", "2", "--no-figures", "--quiet", "--set", "steps=10", "--set", "hack_reward=[0, 1, 0.5]"]
     assert main(["run", "baselines", *odd, "--out", str(tmp_path / "hacking.zarr")]) == 0
     assert main(["report", str(tmp_path / "hacking.zarr"), "--out", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "report.html").read_text()
     assert "hacking is not judged: its steps is 10, that of the study 1500." in page
     assert "<figure" not in page
+    assert '"verifier","values":["faithful verifier","flawed verifier","hack reward 0.5"]' in page
 
 
 def test_more_seeds_than_were_asked_for_are_said(
@@ -344,7 +353,7 @@ def test_every_claim_table_and_heading_has_its_words_in_chinese() -> None:
         "no",
     ):
         say(text)
-    for text in (*(member.format(0.5) for member in report.MEMBERS.values()), "rloo, cost 0.02", "repaired at 300"):
+    for text in (*(member.format(0.5) for member in report.MEMBERS.values()), "rloo, cost 0.02", "repaired after 300"):
         say(text)
     assert say.missing == set()
     page = (Path(report.__file__).parent / "report.html").read_text()
@@ -397,7 +406,9 @@ def test_the_font_is_found_among_those_of_the_system_and_embedded(tmp_path: Path
 @pytest.mark.parametrize("name", ["baselines", "tool_cost"])
 def test_a_figure_looks_as_it_did(name: str, tmp_path: Path) -> None:
     """Compared with a picture in ``tests/images``; a difference of 2 in the root mean square is that of a thin line."""
-    figure = script(name).draw(synthetic(name))
+    module = script(name)
+    figure = module.draw(synthetic(name))
+    plots.save(figure, tmp_path / "saved", module.facts(synthetic(name)))  # which lays it out
     with plots.style():
         figure.savefig(tmp_path / f"{name}.png", dpi=80)
     expected = Path(__file__).parent / "images" / f"{name}.png"

@@ -244,7 +244,44 @@ def test_learning_rate_skips_cells_that_were_not_run() -> None:
     assert [row["method"] for row in module.facts(dataset)["numbers"]["best_on_other_seeds"]] == ["grpo"]
     figure = module.draw(dataset)
     np.testing.assert_array_equal(np.isnan(figure.axes[0].lines[1].get_ydata()), [False, False, True])
-    assert figure.axes[0].get_xlabel() == "learning rate (log scale)"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["learning rate (log scale)"] * 2
+
+
+def test_learning_rate_draws_the_error_on_a_log_scale() -> None:
+    dataset = results(AXES["learning_rate"])
+    module = script("learning_rate")
+    right, wrong = module.draw(dataset).axes
+    assert [(axes.get_ylabel(), axes.get_yscale()) for axes in (right, wrong)] == [
+        ("final accuracy\n(fraction correct)", "linear"),
+        ("final error\n(fraction wrong, log scale)", "log"),
+    ]
+    assert len(right.lines) == len(wrong.lines) == 2 * len(METHODS)  # a curve and a ring each
+    for one, other in zip(right.lines, wrong.lines, strict=True):
+        np.testing.assert_allclose(other.get_ydata(), 1 - np.asarray(one.get_ydata()), rtol=1e-6)
+    perfect = dataset.assign(accuracy=dataset["accuracy"] * 0 + 1)
+    assert module.draw(perfect).axes[1].get_yscale() == "linear"
+
+
+def test_rows_of_panels_are_in_line_whatever_their_labels_take(tmp_path: Path) -> None:
+    """Of rows with as many columns: their panels have common edges and their labels a common place."""
+    with plots.style():
+        figure = plots.new_figure("neurips", 4.5)
+        for part, top, columns in zip(plots.stacked(figure, [1.5] * 3), (1.0, 1000.0, 1.0), (3, 3, 2), strict=True):
+            panels = plots.panels(part, columns, columns)
+            panels[0].set_ylim(0, top)
+            panels[0].set_ylabel("share")
+    plots.save(figure, tmp_path / "rows", captions.caption(results({}), "Rows.", {}))
+    one, two, three = ([axes.get_position().intervalx for axes in part.axes] for part in figure.subfigs)
+    np.testing.assert_allclose(one, two)
+    assert three[0][0] != one[0][0]
+    for part in figure.subfigs[:2]:
+        with plots.style():
+            figure.draw_without_rendering()
+        label = part.axes[0].yaxis.label.get_window_extent()
+        ticks = [text.get_window_extent().x0 for text in part.axes[0].get_yticklabels() if text.get_text()]
+        assert 0 <= label.x0 < label.x1 <= min(ticks)
+    labels = [part.axes[0].yaxis.label.get_window_extent().x0 for part in figure.subfigs[:2]]
+    assert labels[0] == pytest.approx(labels[1], abs=0.01)
 
 
 def test_zero_signal_marks_the_exact_share_before_training() -> None:
@@ -424,6 +461,15 @@ def test_seed_variance_needs_many_seeds() -> None:
     few = results({"method": METHODS, "seed": range(64)})
     with pytest.raises(InvalidInput, match="needs at least 200 values of seed, and these results have 64"):
         figure_script.prepare(few, script("seed_variance").NEEDS)
+
+
+def test_results_without_a_finished_cell_are_not_drawn() -> None:
+    dataset = results(AXES["baselines"]).assign_attrs(unfinished="all of them are missing")
+    needs = script("baselines").NEEDS
+    assert "accuracy" in figure_script.prepare(dataset, needs)  # some are there
+    dataset["accuracy"] = dataset["accuracy"] * np.nan
+    with pytest.raises(InvalidInput, match="none of the cells that the figure draws is finished yet"):
+        figure_script.prepare(dataset, needs)
 
 
 def test_variance_sources_marks_what_is_zero() -> None:

@@ -337,7 +337,7 @@ def test_specs_are_the_lectures_experiments() -> None:
     assert "correct_prob" in grids["pass_at_k"].keep
     payments = {schedule.name: schedule.table for schedule in grids["repaired_verifier"].schedules}
     assert [sum(table[1:]) for table in payments.values()] == [1500, 300, 600, 900]
-    assert payments["repaired at 300"][300:302] == (1.0, 0.0)
+    assert payments["repaired after 300"][300:302] == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

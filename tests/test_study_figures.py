@@ -16,7 +16,7 @@ from rlvr_jax import figure_script, plots, spec
 from rlvr_jax.types import InvalidInput
 
 COSTS = np.linspace(0.0, 0.4, 11)
-REPAIRS = {"never repaired": [[0, 1.0]], "repaired at 200": [[0, 1.0], [201, 0.0]]}
+REPAIRS = {"never repaired": [[0, 1.0]], "repaired after 200": [[0, 1.0], [201, 0.0]]}
 
 
 def tied(dataset: xr.Dataset) -> xr.Dataset:
@@ -266,9 +266,9 @@ def test_repaired_verifier_marks_the_repair_and_pairs_what_is_recovered() -> Non
     dataset = repaired()
     module = script("repaired_verifier")
     numbers = module.facts(dataset)["numbers"]
-    assert numbers["last_flawed_step"] == {"never repaired": None, "repaired at 200": 200}
+    assert numbers["last_flawed_step"] == {"never repaired": None, "repaired after 200": 200}
     final = dataset["accuracy"].isel(step=-1).astype(float)
-    paired = (final.sel(hack_reward="repaired at 200") - final.sel(hack_reward="never repaired")).sel(
+    paired = (final.sel(hack_reward="repaired after 200") - final.sel(hack_reward="never repaired")).sel(
         {"method": "rloo"}
     )
     row = next(row for row in numbers["recovered_accuracy"] if row["method"] == "rloo")
