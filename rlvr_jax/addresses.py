@@ -13,6 +13,7 @@ n² / 2^129: below 10^-26 for a million cells and below 10^-20 for a billion.
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,12 +79,12 @@ def _constant(value: object) -> object:
     return value
 
 
-def _word(value: object) -> int:
+def _word(value: Any) -> int:
     """64 bits of a name, a number, a schedule or a record, by its content."""
     if isinstance(value, NamedSchedule):
         content = value.canonical()["schedule"]
     elif hasattr(value, "canonical"):
-        content = value.canonical()  # pyright: ignore
+        content = value.canonical()
     else:
         content = value + 0.0 if isinstance(value, float) else value  # -0.0 is 0.0
     return int.from_bytes(hashlib.sha256(json.dumps(content).encode()).digest()[:8], "little")

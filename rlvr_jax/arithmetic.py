@@ -74,7 +74,8 @@ def train(
         precision=precision,
     )
     program = single.program(grid)
-    return single.train(grid, program, *WORLD.inputs(program, grid, single.CELL), ("zero_frac_total", "theta"))
+    inputs, shared = WORLD.inputs(program, grid, single.CELL)
+    return single.train(grid, program, inputs, shared, ("zero_frac_total", "theta"))
 
 
 def replay(problems: Problems, draws: Mapping[str, Any], **options: Any) -> dict[str, np.ndarray]:
@@ -225,7 +226,7 @@ _SHAPES = {"problem": "TB", "u_call": "TBGS", "u_fail": "TBGS", "u_own": "TBGS",
 
 
 @partial(jax.jit, static_argnums=0)
-def _replayed(program: Program, inputs: Any, shared: Any, drawn: Drawn, theta0: Any, go: Array) -> Any:
+def _replayed(program: Program, inputs: Any, shared: Any, drawn: Drawn[Array], theta0: Any, go: Array) -> Any:
     """Theta ``[T + 1, K, L]``, what each step's rollouts did and were worth, and the step of divergence."""
     context, stage = program.context(inputs, shared), Stage(go)
     state = program.start(context, stage)
@@ -300,13 +301,15 @@ def _checked(problems: Any, draws: Any, shapes: Mapping[str, str]) -> dict[str, 
         if array.ndim != len(axes) or array.shape != tuple(sizes[axis] for axis in axes) or 0 in array.shape[1:]:
             raise InvalidInput(f"{name} has shape {array.shape}; it must be [{', '.join(axes)}], like the other draws")
         if name == "offset":
-            least, most, array = -1, len(chain.SLIPS) - 1, np.nan_to_num(array, nan=-1)
+            array, allowed = np.nan_to_num(array, nan=-1), range(-1, len(chain.SLIPS))
         elif name == "problem":
-            least, most = 0, len(problems) - 1
-        elif not np.all(np.isnan(array) | ((array >= 0) & (array < 1))):
+            allowed = range(len(problems))
+        elif np.all(np.isnan(array) | ((array >= 0) & (array < 1))):
+            allowed = None
+        else:
             raise InvalidInput(f"{name} must lie in [0, 1)")
-        if name in ("offset", "problem") and not np.isin(array, range(least, most + 1)).all():
-            raise InvalidInput(f"{name} must be whole numbers from {least} to {most}")
+        if allowed is not None and not np.isin(array, allowed).all():
+            raise InvalidInput(f"{name} must be whole numbers from {allowed.start} to {allowed.stop - 1}")
         checked[name] = array
     if "problem" in checked and np.any(np.diff(np.sort(checked["problem"], 1), axis=1) == 0):
         raise InvalidInput("problem repeats a problem within a step; the problems of a step must differ")

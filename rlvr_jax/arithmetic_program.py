@@ -7,15 +7,17 @@ the model computes by itself, carries no gradient. Everything here is a pure fun
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from rlvr_jax import chain, draws
 from rlvr_jax.advantages import ESTIMATORS, Group
+from rlvr_jax.chain import AnyArray
 from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage, overflows, pin, total
 from rlvr_jax.problems import MUL2
@@ -56,9 +58,9 @@ class Context:
         and the estimators' own.
     """
 
-    train: Table
-    test: Table
-    model: Model
+    train: Table[Array]
+    test: Table[Array]
+    model: Model[Array]
     prompt_seed: Array
     answer_seed: Array
     numbers: dict[str, Array]
@@ -107,8 +109,8 @@ class State:
     diverged: Array
 
 
-class Drawn(NamedTuple):
-    """What is drawn for the rollouts of a batch.
+class Drawn(NamedTuple, Generic[AnyArray]):
+    """What is drawn for the rollouts of a batch; in NumPy where a replay is given it.
 
     Attributes:
       problem: int32 ``[B, W]``.
@@ -116,9 +118,9 @@ class Drawn(NamedTuple):
       slip: int32 ``[S, G, B, W]``, indices into `chain.SLIPS`.
     """
 
-    problem: Array
-    uniforms: Array
-    slip: Array
+    problem: AnyArray
+    uniforms: AnyArray
+    slip: AnyArray
 
 
 class Advantage(NamedTuple):
@@ -210,7 +212,7 @@ class Program:
             diverged=jnp.where(broken, 0, -1),
         )
 
-    def draw(self, context: Context, steps: Array, stage: Stage) -> Drawn:
+    def draw(self, context: Context, steps: Array, stage: Stage) -> Drawn[Array]:
         """Problems and rollouts of the steps ``[N]``, every array ``[N, ...]``; problems are distinct in a batch."""
         steps = steps.astype(jnp.uint32)[:, None]
         slot = jnp.arange(self.batch, dtype=jnp.uint32)
@@ -227,7 +229,7 @@ class Program:
         return Drawn(problem, uniforms, slip)
 
     def step(
-        self, state: State, context: Context, draw: Drawn, step: Array, last: Array, stage: Stage
+        self, state: State, context: Context, draw: Drawn[Array], step: Array, last: Array, stage: Stage
     ) -> tuple[State, tuple[Rollouts, Advantage]]:
         """One training step.
 
@@ -288,6 +290,7 @@ class Program:
         together = -(-self.test // chunks)
 
         def chunk(i: Array, counts: tuple[Array, Array]) -> tuple[Array, Array]:
+            correct, calls = counts
             place = i * together + jnp.arange(together, dtype=jnp.int32)
             real = place < self.test
             problem = jnp.minimum(place, self.test - 1)
@@ -297,8 +300,9 @@ class Program:
             batch = jax.tree.map(lambda x: jnp.moveaxis(x[:, problem], 0, 1), context.test)  # [B, W, ...]
             fails = numbers["tool_fail"][None, None]
             done = roll(layout, batch, probabilities, uniforms[0], slip[0], context.model, fails, stage)
-            counted = (done.correct & real[None, :, None], jnp.where(real[None, :, None], done.calls, 0))
-            return tuple(count + jnp.sum(x, (0, 1), dtype=jnp.int32) for count, x in zip(counts, counted, strict=True))
+            right, called = done.correct & real[None, :, None], jnp.where(real[None, :, None], done.calls, 0)
+            correct = correct + jnp.sum(right, (0, 1), dtype=jnp.int32)
+            return correct, calls + jnp.sum(called, (0, 1), dtype=jnp.int32)
 
         none = jnp.zeros(layout.width, jnp.int32)
         correct, calls = lax.fori_loop(0, chunks, chunk, (none, none))
@@ -386,12 +390,12 @@ class Program:
         counts = counts.reshape((chunks * together, *counts.shape[2:]))[: self.epochs]
         return taught(theta, self.layout.spread(counts), context.numbers["sft_lr"][None, None], stage)[-1]
 
-    def examples_of(self, context: Context) -> Table:
+    def examples_of(self, context: Context) -> Table[Array]:
         """The problems that the expert shows, ``[B, W, ...]``."""
         return jax.tree.map(lambda x: jnp.moveaxis(x[:, : self.examples], 0, 1), context.train)
 
     def imitated(
-        self, batch: Table, uniforms: Array, slip: Array, context: Context, stage: Stage
+        self, batch: Table[Array], uniforms: Array, slip: Array, context: Context, stage: Stage
     ) -> tuple[Array, Array]:
         """How often the expert's chains met each context in each epoch, int32 ``[E, K, W]``, and their words.
 
@@ -410,7 +414,7 @@ class Program:
         return stage(met, done.words, done.steps), done.words
 
     def drawn(
-        self, context: Context, stream: draws.Stream, steps: Array, samples: Array, slots: Array, stage: Stage
+        self, context: Context, stream: draws.Stream, steps: ArrayLike, samples: Array, slots: Array, stage: Stage
     ) -> tuple[Array, Array]:
         """What the rollouts of some steps draw, see `rollouts.drawn`."""
         dtype = context.model.correct.dtype

@@ -149,7 +149,7 @@ def _derive(columns: Columns, grid: Grid) -> Columns:
     ):
         bad = np.flatnonzero(wrong)
         if len(bad):
-            values = {name: column[bad[0]] for name, column in columns.items()}
+            values: dict[str, Any] = {name: column[bad[0]] for name, column in columns.items()}
             values["method"] = PARAMETERS["method"].choices[values["method"]]
             raise InvalidInput(sentence.format(**values, least=smallest[bad[0]], longest=longest, most=MOST_SHOWN))
     return columns
@@ -231,7 +231,7 @@ def _kinds(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return kinds, which.reshape(columns[0].shape).astype(np.int32)
 
 
-def _table(problems: Problems, longest: int) -> Table:
+def _table(problems: Problems, longest: int) -> Table[np.ndarray]:
     return Table(chain.encode(problems, longest), problems.start, problems.answer.astype(np.int32))
 
 

@@ -251,7 +251,7 @@ def _pools(program: Program, seed: np.ndarray, size: np.ndarray) -> np.ndarray:
     pools = np.empty((*seed.shape, program.prompts), np.int32)
     for place in np.ndindex(seed.shape):
         # sorted, so that a pool of all prompts is the list 0, 1, ... that a program without pools draws from
-        order = np.random.default_rng([seed[place], _POOL_STREAM]).permutation(program.prompts)
+        order = np.random.default_rng([int(seed[place]), _POOL_STREAM]).permutation(program.prompts)
         first, rest = np.split(order, [size[place]])
         pools[place] = np.concatenate([np.sort(first), rest])
     return pools

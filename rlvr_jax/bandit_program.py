@@ -397,7 +397,8 @@ class Program:
             advantage, tied = jnp.where(active, advantage, 0), tied & active
         weighted = advantage * (1 / size)
         over_group = total(pin(weight * weighted))
-        return Advantage(*(x.transpose(1, 0, 2) for x in (weighted, over_group, tied)), updates)
+        by_class, over_group, tied = (x.transpose(1, 0, 2) for x in (weighted, over_group, tied))
+        return Advantage(by_class, over_group, tied, updates)
 
     def evaluate(self, state: State, context: Context, step: Array, stage: Stage) -> dict[str, Array]:
         """Exact metrics of the policy, from the probabilities of all prompts: ``[..., L]`` by name."""

@@ -8,11 +8,16 @@ decided and the decision, is packed into one word, so that one kernel reads and 
 Every rollout of a problem meets the same operations; only its value, and with it the difficulty, is its own.
 """
 
+from typing import TypeVar
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from rlvr_jax.problems import ADD, MUL1, MUL2, OPERANDS, OPERATIONS, SUB, Problems
+
+#: Arrays of a compiled program, or of NumPy on the host: what is given in one kind comes back in it.
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 
 #: Levels of difficulty of an operation, and the contexts ``3 * op + difficulty`` in which a decision is made.
 DIFFICULTIES = 3
@@ -42,17 +47,17 @@ def operation(step: Array) -> Array:
     return step & 7
 
 
-def value(word: Array) -> Array:
+def value(word: AnyArray) -> AnyArray:
     """The value in a word."""
     return word >> 3
 
 
-def difficulty(word: Array) -> Array:
+def difficulty(word: AnyArray) -> AnyArray:
     """The difficulty of the step in a word; `ENDED` after the end."""
     return (word >> 1) & 3
 
 
-def called(word: Array) -> Array:
+def called(word: AnyArray) -> AnyArray:
     """Whether the calculator was called, 0 or 1."""
     return word & 1
 

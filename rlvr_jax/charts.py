@@ -30,7 +30,7 @@ def contexts(axes: Axes, values: xr.DataArray, look: Look, shift: float = 0.0, o
     """
     interval = printed_mean(values, over)
     operation, difficulty = zip(*(str(name).rsplit("_", 1) for name in values["context"].values), strict=True)
-    order = list(dict.fromkeys(operation))
+    order: list[str] = list(dict.fromkeys(operation))
     at = np.arange(len(operation)) + 0.6 * np.array([order.index(name) for name in operation])
     line = look.line()
     line.pop("first_mark")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -170,12 +171,12 @@ def _left_out(grid: Grid, declared: Grid, path: Path) -> str:
     return f"{path} has {others}; {advice}: choose another place (--out)"
 
 
-def _shown(value: object) -> str:
+def _shown(value: Any) -> str:
     """A value of a parameter in a sentence; different values look different."""
     if isinstance(value, NamedSchedule):
         return f"{value.name!r} {value.canonical()['schedule']}"
     if hasattr(value, "canonical"):  # a record
-        return str(value.canonical())  # pyright: ignore
+        return str(value.canonical())
     return "unset" if value is None else str(value)
 
 

@@ -12,12 +12,12 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlvr_jax.types import InvalidInput
 
-if TYPE_CHECKING:
-    import jax
+if TYPE_CHECKING:  # `jax.Device` is this class; a checker takes that name for a variable
+    from jaxlib._jax import Device
 
 #: Where compiled programs are kept; "off" keeps none.
 CACHE_VARIABLE = "RLVR_JAX_COMPILE_CACHE"
@@ -95,7 +95,7 @@ def request_host_devices(count: int | None = None, alone: bool = True) -> None:
     else:
         import jax
 
-        if count is not None or jax.config.jax_num_cpu_devices in (None, -1):
+        if count is not None or _option("jax_num_cpu_devices") in (None, -1):
             try:
                 jax.config.update("jax_num_cpu_devices", count or cores())
             except RuntimeError:  # the backend has started; `check_devices` and `used` say so when it matters
@@ -104,7 +104,14 @@ def request_host_devices(count: int | None = None, alone: bool = True) -> None:
         os.environ.setdefault("NPROC", str(count or cores()))  # what XLA calls it
 
 
-def used(count: int | None = None) -> "list[jax.Device]":
+def _option(name: str) -> Any:
+    """The value of an option of JAX, by name: jax 0.10 gets its options at run time, where no checker sees them."""
+    import jax
+
+    return getattr(jax.config, name)
+
+
+def used(count: int | None = None) -> "list[Device]":
     """The devices of this process that a sweep runs on: all, or the first ``count``.
 
     Raises:
@@ -122,14 +129,14 @@ def used(count: int | None = None) -> "list[jax.Device]":
 
 def machine_of(count: int | None = None) -> Machine:
     """What this process has; ``count`` is as in `used`."""
-    import jaxlib
+    from jaxlib.version import __version__ as jaxlib
 
     chosen = used(count)
     kind = chosen[0].device_kind
-    return Machine(platform.node(), kind, processor(chosen[0]), len(chosen), jaxlib.__version__, free_call_memory())
+    return Machine(platform.node(), kind, processor(chosen[0]), len(chosen), jaxlib, free_call_memory())
 
 
-def processor(device: "jax.Device") -> str:
+def processor(device: "Device") -> str:
     """What tells kinds of processors apart, for which XLA compiles other code; empty if ``device`` is no processor."""
     return f"{platform.machine()}, features {_features()}" if device.platform == "cpu" else ""
 
@@ -171,7 +178,7 @@ def use_compile_cache() -> None:
     import jax
 
     wanted = os.environ.get(CACHE_VARIABLE, "")
-    if wanted.lower() in ("off", "0", "none") or jax.config.jax_compilation_cache_dir is not None:
+    if wanted.lower() in ("off", "0", "none") or _option("jax_compilation_cache_dir") is not None:
         return
     base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
     folder = Path(wanted) if wanted else Path(base) / "rlvr_jax" / "compiled"
@@ -187,10 +194,10 @@ def use_compile_cache() -> None:
 
 def machine() -> str:
     """A short name of the processor's features and of jaxlib's version."""
-    import jaxlib
+    from jaxlib.version import __version__ as jaxlib
 
-    about = f"{_features()} {platform.system()} {jaxlib.__version__} {sys.version_info[:2]}"
-    return f"jaxlib-{jaxlib.__version__}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
+    about = f"{_features()} {platform.system()} {jaxlib} {sys.version_info[:2]}"
+    return f"jaxlib-{jaxlib}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ array values changes between calls. Files, labels and grids are not known here.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage
+
+if TYPE_CHECKING:
+    from rlvr_jax.devices import Device
 
 
 class Program(Protocol):
@@ -83,9 +86,9 @@ class Segments:
 class Compiled:
     """The three compiled functions of a program for one shape of call."""
 
-    start: Callable[..., Any]
-    advance: Callable[..., Any]
-    finish: Callable[..., Any]
+    start: jax.stages.Compiled
+    advance: jax.stages.Compiled
+    finish: jax.stages.Compiled
     seconds: float
 
 
@@ -149,7 +152,7 @@ _compiled: dict[Any, Compiled] = {}
 
 
 def run(
-    work: Work, devices: Sequence[jax.Device], clock: Clock, advanced: Callable[[float], object] = lambda share: None
+    work: Work, devices: "Sequence[Device]", clock: Clock, advanced: Callable[[float], object] = lambda share: None
 ) -> Iterator[Chunk]:
     """Trains all items of ``work``, a call at a time, and yields each call's numbers.
 
@@ -182,7 +185,7 @@ def run(
         yield Chunk(items, yield_metrics, {name: np.asarray(x)[:real] for name, x in finals.items()})
 
 
-def compile_program(work: Work, devices: Sequence[jax.Device], clock: Clock) -> Compiled:
+def compile_program(work: Work, devices: "Sequence[Device]", clock: Clock) -> Compiled:
     """The compiled functions for ``work``, from this process if it has met the same shapes before."""
 
     def shape(x: Any) -> tuple[tuple[int, ...], Any]:
@@ -212,7 +215,7 @@ def compile_program(work: Work, devices: Sequence[jax.Device], clock: Clock) -> 
     return _compiled[key]
 
 
-def _compile(work: Work, devices: Sequence[jax.Device], segments: int) -> Compiled:
+def _compile(work: Work, devices: "Sequence[Device]", segments: int) -> Compiled:
     program = work.program
     sharded, replicated = PartitionSpec("items"), PartitionSpec()
     mesh = Mesh(np.array(devices), ("items",))

@@ -199,7 +199,7 @@ def _processes(number: int, count: int) -> Iterator[Pool]:
 
 @contextmanager
 def _local_dask(number: int, count: int) -> Iterator[Pool]:
-    import dask
+    import dask.config
     from distributed import Client, LocalCluster
     from distributed.utils import silence_logging_cmgr
 
@@ -215,7 +215,7 @@ def _local_dask(number: int, count: int) -> Iterator[Pool]:
     }
     with (
         silence_logging_cmgr(logging.CRITICAL),
-        dask.config.set(settings),  # pyright: ignore
+        dask.config.set(settings),
         LocalCluster(
             n_workers=number,
             threads_per_worker=1,
@@ -276,8 +276,8 @@ def _own_accelerators(count: int, dask_worker: Any) -> None:
 
 @contextmanager
 def _mpi() -> Iterator[Pool]:
-    from mpi4py import MPI
-    from mpi4py.futures import MPIPoolExecutor
+    from mpi4py import MPI  # pyright: ignore[reportMissingImports]  a cluster brings it, no extra of ours
+    from mpi4py.futures import MPIPoolExecutor  # pyright: ignore[reportMissingImports]  likewise
 
     if MPI.COMM_WORLD.Get_size() < 2:
         raise InvalidInput(

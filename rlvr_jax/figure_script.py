@@ -133,7 +133,7 @@ def panel_values(values: Labelled, name: str) -> list[tuple[Any, Labelled]]:
     """
     if name not in values.dims:
         return [(None, values)]
-    return [(values[name].values[i].item(), values.isel({name: i})) for i in range(values.sizes[name])]
+    return [(values.coords[name].values[i].item(), values.isel({name: i})) for i in range(values.sizes[name])]
 
 
 def run(

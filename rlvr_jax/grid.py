@@ -289,7 +289,7 @@ def record_file(folder: Path, canonical: Mapping[str, Any]) -> Path:
     return folder / f"{canonical['sha256']}.jsonl"
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: object, names: Iterable[str]) -> str:
     """ "; did you mean ...?" if one of ``names`` is close, else what there is."""
     names = sorted(names)
     wanted = str(name).lower()

@@ -213,7 +213,8 @@ def _chunked(blocks: list[tuple[str, np.ndarray]], chunks: int) -> tuple[Layout,
         cell.append(cells[:, np.minimum(place, cells.shape[1] - 1)])  # [S, chunks, size]
         real.append(np.broadcast_to(exists, cell[-1].shape))
     layout = Layout(1, tuple((method, size) for (method, _), size in zip(blocks, sizes, strict=True)))
-    return layout, *(np.concatenate(x, -1).reshape(-1, layout.lanes, 1) for x in (cell, real))
+    cells, exist = (np.concatenate(x, -1).reshape(-1, layout.lanes, 1) for x in (cell, real))
+    return layout, cells, exist
 
 
 def _beside(blocks: list[tuple[str, np.ndarray]], side: int) -> tuple[Layout, np.ndarray, np.ndarray]:
@@ -280,8 +281,7 @@ def dim_length(grid: Grid, dim: str) -> int:
         return len(grid.eval_steps)
     if dim in grid.world.labels:
         return len(grid.world.labels[dim])
-    name = grid.world.sized_by[dim]
-    return int(next((axis.values[name][0] for axis in grid.axes if name in axis.values), grid.fixed.get(name)))
+    return int(grid.values(grid.world.sized_by[dim])[0])
 
 
 def check_memory(grid: Grid, available: int, *, stored: bool = False) -> None:

@@ -408,7 +408,10 @@ def _align(figure: Figure) -> None:
     """
     alike: dict[int, list[SubFigure]] = {}
     for part in figure.subfigs:
-        columns = part.axes[0].get_gridspec().ncols if part.axes else 0
+        grid = part.axes[0].get_gridspec() if part.axes else None
+        if grid is None:  # no panels, or none in columns
+            continue
+        columns = grid.ncols
         if part.bbox.width == figure.bbox.width and not any(axes.get_ylabel() for axes in part.axes[1:columns]):
             alike.setdefault(columns, []).append(part)
     for columns, parts in alike.items():

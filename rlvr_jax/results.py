@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from functools import cache, partial
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,6 +19,9 @@ from rlvr_jax.plan import cell_shape, check_memory, dim_length, make_plan, sampl
 from rlvr_jax.progress import Progress
 from rlvr_jax.store import axis_coords, diverged
 from rlvr_jax.worlds import world as find_world
+
+if TYPE_CHECKING:
+    from rlvr_jax.devices import Device
 
 #: Share of the free memory that results may take.
 MEMORY_SHARE = 0.8
@@ -114,7 +117,7 @@ def _empty(grid: Grid) -> dict[str, np.ndarray]:
 
 
 def _dataset(
-    grid: Grid, stored: dict[str, np.ndarray], clock: Clock, seconds: float, used: list[jax.Device]
+    grid: Grid, stored: dict[str, np.ndarray], clock: Clock, seconds: float, used: "list[Device]"
 ) -> xr.Dataset:
     axes = tuple(axis.dim for axis in grid.axes)
     variables: dict[str, Any] = {}

@@ -1,11 +1,13 @@
 """Rollouts of chain arithmetic on any number of lanes: what is drawn for them, what they do, and what that teaches."""
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from rlvr_jax import chain, draws
+from rlvr_jax.chain import AnyArray
 from rlvr_jax.lanes import Layout
 from rlvr_jax.numerics import Stage, pin, total
 
@@ -13,8 +15,8 @@ from rlvr_jax.numerics import Stage, pin, total
 DRAWN = ("u_call", "u_own", "u_fail")
 
 
-class Table(NamedTuple):
-    """Problems as the program reads them, S the longest chain.
+class Table(NamedTuple, Generic[AnyArray]):
+    """Problems as the program reads them, S the longest chain; the host makes them in NumPy.
 
     Attributes:
       steps: int32 ``[W, N, S]``, encoded.
@@ -22,21 +24,21 @@ class Table(NamedTuple):
       answer: int32 ``[W, N]``.
     """
 
-    steps: Array
-    start: Array
-    answer: Array
+    steps: AnyArray
+    start: AnyArray
+    answer: AnyArray
 
 
-class Model(NamedTuple):
-    """How well the model computes by itself.
+class Model(NamedTuple, Generic[AnyArray]):
+    """How well the model computes by itself; the host makes it in NumPy.
 
     Attributes:
       correct: ``[S, K, W]``, its chance to be right at each place of the chain, by context.
       bug: ``[S, K, W]``, that plus its chance of a systematic mistake.
     """
 
-    correct: Array
-    bug: Array
+    correct: AnyArray
+    bug: AnyArray
 
 
 class Rollouts(NamedTuple):
@@ -60,7 +62,7 @@ class Rollouts(NamedTuple):
 def drawn(
     seed: Array,
     stream: draws.Stream,
-    steps: Array,
+    steps: ArrayLike,
     samples: Array,
     slots: Array,
     places: int,
@@ -102,11 +104,11 @@ def drawn(
 
 def roll(
     layout: Layout,
-    batch: Table,
+    batch: Table[Array],
     probabilities: Array,
     uniforms: Array,
     slip: Array,
-    model: Model,
+    model: Model[Array],
     tool_fail: Array,
     stage: Stage,
 ) -> Rollouts:

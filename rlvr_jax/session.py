@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ from rlvr_jax.receipts import Receipt
 from rlvr_jax.results import versions
 from rlvr_jax.types import InvalidInput
 from rlvr_jax.worlds import world
+
+if TYPE_CHECKING:
+    from rlvr_jax.devices import Device
 
 
 def stored_grid(header: Header) -> Grid:
@@ -70,7 +73,7 @@ class Session:
         self._part: tuple[int, Part, Work] | None = None
 
     @cached_property
-    def devices(self) -> list[jax.Device]:
+    def devices(self) -> "list[Device]":
         """Where it trains."""
         return devices.used(self.count)
 

@@ -196,7 +196,8 @@ def slots(header: Header, done: list[int]) -> np.ndarray:
 
 
 def _dims(array: "zarr.Array[Any]") -> tuple[str, ...]:
-    return tuple(str(name) for name in array.metadata.dimension_names)  # pyright: ignore
+    names = array.metadata.dimension_names  # pyright: ignore[reportAttributeAccessIssue]  format 2 is no store's
+    return tuple(str(name) for name in names)  # pyright: ignore[reportOptionalIterable]  arrays of a store have them
 
 
 def _decoded(header: Header, name: str) -> np.ndarray:

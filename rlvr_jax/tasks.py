@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -11,6 +12,9 @@ from rlvr_jax.engine import Clock, Work
 from rlvr_jax.grid import Grid
 from rlvr_jax.plan import Part
 from rlvr_jax.types import InvalidInput
+
+if TYPE_CHECKING:
+    from rlvr_jax.devices import Device
 
 
 def slices(part: Part) -> Iterator[slice]:
@@ -24,7 +28,7 @@ def train(
     part: Part,
     work: Work,
     items: slice,
-    devices: Sequence[jax.Device],
+    devices: "Sequence[Device]",
     clock: Clock,
     advanced: Callable[[float], object] = lambda share: None,
 ) -> dict[str, np.ndarray]:
@@ -57,7 +61,7 @@ def train(
     return results
 
 
-def fitted(work: Work, devices: Sequence[jax.Device], clock: Clock, memory: int) -> Work:
+def fitted(work: Work, devices: "Sequence[Device]", clock: Clock, memory: int) -> Work:
     """The same work in calls that fit into ``memory`` bytes, by the compiled program's own account.
 
     Raises:
@@ -78,7 +82,8 @@ def fitted(work: Work, devices: Sequence[jax.Device], clock: Clock, memory: int)
 
 def _bytes(compiled: engine.Compiled, devices: int) -> int:
     """Bytes that one call takes on all devices together."""
-    found = [step.memory_analysis() for step in (compiled.start, compiled.advance, compiled.finish)]  # pyright: ignore
+    # None would come of a backend that keeps no account: CPUs and GPUs do
+    found: list[Any] = [step.memory_analysis() for step in (compiled.start, compiled.advance, compiled.finish)]
     return devices * max(
         each.argument_size_in_bytes + each.output_size_in_bytes + each.temp_size_in_bytes - each.alias_size_in_bytes
         for each in found

@@ -180,7 +180,7 @@ def numbers(given: Any, name: str, allowed: str) -> np.ndarray:
 def _unmasked(given: Any) -> Any:
     """``given``, with NaN for what is masked: `numpy.asarray` would take what lies under the mask."""
     if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "biuf":
-        return given.astype(np.float64).filled(np.nan)
+        return np.ma.filled(given.astype(np.float64), np.nan)
     if isinstance(given, list | tuple):
         return [_unmasked(part) for part in given]
     return given
