@@ -33,10 +33,12 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the caption: accuracy at every step, the crossing, call probability by context at both ends."""
     dataset = figure_script.prepare(dataset, NEEDS)
     found = crossing(dataset["accuracy"])
+    starts = dataset["cold_start"].values.tolist()
+    kind = "with and without" if len(starts) > 1 else "after" if starts[0] else "without"
+    alone = ", and of the cold start alone" if True in starts else ""
     what = (
-        "Accuracy during training with and without a cold start by imitation, and probability of calling the "
-        f"calculator in each context at both ends of the {int(dataset['step'][-1])} training steps; "
-        f"{captions.DIFFICULTY}"
+        f"Accuracy during training {kind} a cold start by imitation, and probability of calling the calculator in each "
+        f"context after {int(dataset['step'][-1])} training steps{alone}; {captions.DIFFICULTY}"
     )
     if found is not None:
         what += f" The dotted line is the step at which RL alone overtakes.{crossings.about_interval(found)}"

@@ -68,11 +68,12 @@ def _draw_ends(parent: SubFigure, final: xr.Dataset, label: str, pair: dict[str,
             plots.sensitivity(axes, "kl_coef", values, **plots.Look(text, *style).line())
         if len(weights) > 4:
             axes.set_xticks([*weights[:1], *weights[:1:-2][::-1]])  # without crowding: both ends, every second
+            axes.set_xticks(weights, minor=True)
         axes.set_title(look.label)
     panels[0].set_ylim(bottom=0.0)  # of all panels, once all are drawn
     for axes in panels[::across]:
         axes.set_ylabel(label)
-    parent.supxlabel("weight of the KL penalty")
+    parent.supxlabel("weight of the KL penalty (log scale, 0 at its left)")
     plots.legend_above(parent, panels[0])
 
 

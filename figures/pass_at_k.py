@@ -37,14 +37,18 @@ def curves(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
         raise InvalidInput("the figure compares with step 0, which these results do not hold")
     probability = dataset["correct_prob"].astype(np.float64)
     run = np.isfinite(probability)  # cells that were not run stay NaN
-    samples = xr.DataArray(SAMPLES, {"k": SAMPLES.astype(int)}, "k")
-    chance = xr.apply_ufunc(pass_at_k, probability.where(run, 0.0), samples).where(run)
     before = probability.isel(step=0).mean([dim for dim in probability.dims if dim not in ("step", "prompt")])
     hardest = (before <= before.min() + HARDEST).values
-    found = {"all prompts": chance.mean("prompt")}
+    prompts = {"all prompts": np.ones(len(hardest), bool)}
     if hardest.any() and not hardest.all():
-        found["the hardest prompts"] = chance.isel(prompt=hardest).mean("prompt")
-    return found
+        prompts["the hardest prompts"] = hardest
+    means: dict[str, list[xr.DataArray]] = {name: [] for name in prompts}
+    for k in SAMPLES:  # one at a time: together they would fill the memory many times
+        chance = xr.apply_ufunc(pass_at_k, probability.where(run, 0.0), k).where(run)
+        for name, chosen in prompts.items():
+            means[name].append(chance.isel(prompt=chosen).mean("prompt"))
+    samples = xr.DataArray(SAMPLES.astype(int), dims="k", name="k")
+    return {name: xr.concat(rows, samples).transpose(..., "k") for name, rows in means.items()}
 
 
 def overtaking(chance: xr.DataArray) -> xr.Dataset:
@@ -123,7 +127,8 @@ def _draw_panel(axes: Axes, chance: xr.DataArray, crossed: xr.Dataset, steps: li
     for step, look in zip(steps, plots.ordered_looks(steps, "step"), strict=True):
         plots.sensitivity(axes, "k", chance.sel(step=step), **look.line())
         if step > 0:
-            charts.mark_place(axes, crossed.sel(step=step), color=look.color)
+            place = crossed.sel(step=step)  # ahead from the first k on: its line stands there
+            charts.mark_place(axes, place.where(place != -np.inf, SAMPLES[0]), color=look.color)
     axes.set_xticks([1, 32, 1024])
     axes.set_yticks([0.0, 0.5, 1.0])
     axes.set_ylim(0.0, 1.04)

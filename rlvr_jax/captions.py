@@ -1,5 +1,6 @@
 """The facts beside a figure: what it shows, over how many runs, with which interval, from which results."""
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -84,8 +85,8 @@ def caption(
     """Gather what stands in a figure's caption, ready for JSON.
 
     Args:
-        dataset: the results that were drawn; ``spec_sha256`` of its attributes names them, and ``unfinished`` says
-            that some cells are missing.
+        dataset: the results that were drawn; their hash names them, ``spec_sha256`` of its attributes their spec, and
+            ``unfinished`` says that some cells are missing.
         what: a sentence that says what is shown.
         numbers: the numbers behind the drawing, such as lists from ``records``.
         over: the replicates.
@@ -108,11 +109,31 @@ def caption(
             facts["diverged"] = f"{runs} and were frozen; they count with the values they had then."
     if "unfinished" in dataset.attrs:
         facts["unfinished"] = f"Partial results: {dataset.attrs['unfinished']}."
-    return {**facts, "spec_sha256": dataset.attrs.get("spec_sha256"), "numbers": dict(numbers)}
+    hashes = {"results_sha256": content_hash(dataset), "spec_sha256": dataset.attrs.get("spec_sha256")}
+    return {**facts, **hashes, "numbers": dict(numbers)}
+
+
+def content_hash(dataset: xr.Dataset) -> str:
+    """Return the SHA-256 of what is drawn: names, dimensions, kinds and values of all variables and coordinates.
+
+    Equal results have the same, however and wherever they were stored.
+
+    Example:
+        >>> content_hash(xr.Dataset({"h": ("seed", [0.0, 1.0])}))[:12]
+        '4686bea4de35'
+    """
+    digest = hashlib.sha256()
+    for name in sorted(map(str, dataset.variables)):
+        values = np.ascontiguousarray(dataset[name].values)
+        if values.dtype.kind in "OU":
+            values = np.array([str(value) for value in values.ravel()])
+        digest.update(f"{name} {dataset[name].dims} {dataset[name].shape} {values.dtype.str}".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
 
 
 def latex(facts: Mapping[str, Any], name: str, across: bool = False) -> str:
-    """Return a LaTeX figure with its caption: what, over how many runs, which interval, and the hash of the results.
+    """Return a LaTeX figure with its caption: what, over how many runs, which interval, hashes of results and spec.
 
     The figure has the width of its venue's text, so it is placed unscaled.
 
@@ -126,8 +147,10 @@ def latex(facts: Mapping[str, Any], name: str, across: bool = False) -> str:
         \\caption{Calls at 5 \\% of the cost.}
     """
     sentences = [str(facts[key]) for key in ("what", "interval", "diverged", "unfinished") if key in facts]
-    if facts.get("spec_sha256"):
-        sentences.append(f"Results {facts['spec_sha256'][:12]}.")
+    hashes = {"results": facts.get("results_sha256"), "spec": facts.get("spec_sha256")}
+    named = [f"{what} {text[:12]}" for what, text in hashes.items() if text]
+    if named:
+        sentences.append(f"SHA-256: {', '.join(named)}.")
     said = "".join(_LATEX.get(character, character) for character in " ".join(sentences))
     kind = "figure*" if across else "figure"
     lines = [

@@ -20,6 +20,7 @@ FAR_ABOVE = Rule("low > 0.2", low=0.2)
 A_THIRD = Rule("0.55 to 0.8", low=0.55, high=0.8)
 ABOUT_ONE_PERCENT = Rule("high < 0.05", high=0.05)
 HARDLY_ANY = Rule("high < 0.03", high=0.03)
+HARDLY_MOVES = Rule("-0.03 to 0.03", low=-0.03, high=0.03)
 ABOVE_ZERO = Rule("low > 0", low=0.0)
 BELOW_ZERO = Rule("high < 0", high=0.0)
 UNCHANGED = Rule("-0.01 to 0.01", low=-0.01, high=0.01)
@@ -63,10 +64,10 @@ TOOL_USE = (
     Claim(
         "free-add_0",
         "tool_cost",
-        "cost 0: carry-free addition stays rarely called",
-        "",
-        RARELY,
-        mean("call_prob", **_cost(0.0), context="add_0"),
+        "cost 0: call probability at carry-free addition hardly moves (difference)",
+        "hardly moves",
+        HARDLY_MOVES,
+        difference("call_prob", {**_cost(0.0), "context": "add_0"}, {**_cost(0.0), "context": "add_0", "step": 0}),
     ),
     Claim(
         "small-calls",

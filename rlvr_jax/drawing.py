@@ -66,7 +66,7 @@ MOST_PROCESSES = 4
 class Drawers:
     """Processes that draw figures of stores while something else goes on here, such as the training of the next.
 
-    Used with ``with``: what was not begun when an error leaves the block is given up.
+    Used with ``with``: what is not drawn when an error leaves the block is given up.
 
     Args:
       out: The folder of the figures.
@@ -85,7 +85,10 @@ class Drawers:
     def __enter__(self) -> "Drawers":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:  # a stop does not wait for a figure that would be drawn again
+            for process in multiprocessing.active_children():
+                process.terminate()
         self.pool.shutdown(cancel_futures=True)
 
     def draw(self, names: Iterable[str], store: Path) -> None:

@@ -181,7 +181,8 @@ def as_json(findings: Findings) -> dict[str, Any]:
         numbers = {key: round(float(getattr(verdict, key)), 6) for key in ("estimate", "low", "high")}
         numbers = {key: value if value == value else None for key, value in numbers.items()}
         said = {"name": claim.name, "study": claim.study, "claim": claim.text, "lecture": claim.lecture or None}
-        rows.append({**said, "rule": claim.rule.words, **numbers, "seeds": verdict.n, "holds": verdict.holds})
+        found = {"of": verdict.of or None, **numbers, "seeds": verdict.n, "holds": verdict.holds}
+        rows.append({**said, "rule": claim.rule.words, **found})
     return {"claims": rows, "tables": [asdict(table) for table in findings.tables]}
 
 

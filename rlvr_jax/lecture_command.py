@@ -56,8 +56,7 @@ class Lecture:
 
     def run(self) -> int:
         _check(self.venue, self.language)
-        if self.out.exists() and not self.out.is_dir():
-            raise InvalidInput(f"{self.out} exists and is no folder; choose another place (--out)")
+        _folder(self.out)
         try:
             with terminated():
                 return self._study()
@@ -141,11 +140,20 @@ class Report:
 
     def run(self) -> int:
         _check(self.venue, self.language)
+        try:
+            with terminated():
+                return self._report()
+        except KeyboardInterrupt:
+            print(f"rlvr-jax: stopped: the page is not written; what is stored in {self.place} stays", file=sys.stderr)
+            return STOPPED
+
+    def _report(self) -> int:
         from rlvr_jax import disk, drawing, lecture
 
         stores = lecture.stores_in(self.place)
         beside = self.place.with_name(f"{self.place.stem}-report") if disk.is_store(self.place) else self.place
         out = self.out or beside
+        _folder(out)
         with drawing.Drawers(out / "figures", self.venue, self.language) as drawers:
             findings = lecture.find(stores, self.language)
             for name, results in findings.studies.items():
@@ -165,6 +173,13 @@ def _check(venue: str, language: str) -> None:
     plots.width_of(venue)
     if words.speaker(language) is not None:
         plots.chinese_font()
+
+
+def _folder(out: Path) -> None:
+    """Refuses a place that can be no folder, before anything is computed for it."""
+    if out.exists() and not out.is_dir():
+        raise InvalidInput(f"{out} exists and is no folder; choose another place (--out)")
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def _show(findings: "Findings") -> None:

@@ -79,9 +79,10 @@ def claims_table(verdicts: Sequence[Verdict], besides: Sequence[str] = ()) -> Ta
         ours = interval(verdict.estimate, verdict.low, verdict.high) + (f" ({verdict.of})" if verdict.of else "")
         word = VERDICTS[verdict.holds]
         rows.append([claim.text, claim.lecture or "-", ours, claim.rule.words, word, str(verdict.n)])
-    held = sum(verdict.holds is True for verdict in verdicts)
+    held, refuted = (sum(verdict.holds is holds for verdict in verdicts) for holds in (True, False))
+    counts = f"Of {len(verdicts)} claims hold: {held}; do not: {refuted}; undecided: {len(verdicts) - held - refuted}."
     notes = (
-        f"{held} of {len(verdicts)} claims hold.",
+        *([counts] if verdicts else []),
         *besides,
         "Ours: mean over seeds with its 95 % interval [low, high], of several entries the worst; differences are "
         "paired by seed. ± d: our mean is within d of the lecture's figure. Undecided: too few seeds, the interval "

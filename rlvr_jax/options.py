@@ -13,7 +13,7 @@ from rlvr_jax.types import InvalidInput
 def _whole(text: list[str]) -> int:
     if re.fullmatch(r"\d{1,9}", text[0]) and int(text[0]) > 0:
         return int(text[0])
-    raise ValueError(f"{text[0]!r} is no whole number at least 1")
+    raise ValueError(f"{text[0]!r} is no whole number from 1 to 999,999,999")
 
 
 #: A whole number that may be left out.

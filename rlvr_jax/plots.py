@@ -19,6 +19,9 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.lines import Line2D
@@ -84,6 +87,8 @@ PALETTE = matplotlib.color_sequences["petroff6"]
 DASHES = ("-", (0, (4, 1.2)), (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1)), (0, (3, 1, 1, 1, 1, 1)))
 #: Colour, dashes and marker of two sides that a figure sets against each other; no method looks like them.
 CONTRAST = (("0.15", "-", "o"), (PALETTE[5], DASHES[1], "s"))
+#: Colours of methods that are not the lecture's; its palette has no more.
+FREE_COLORS = (PALETTE[5], *(matplotlib.color_sequences["petroff10"][i] for i in (5, 8, 9, 7)))
 FREE_MARKERS = ("P", "X", "<", ">", "p", "h", "*")
 FREE_HATCHES = ("++++", "----", "||||", "oooo", "****")
 
@@ -120,7 +125,7 @@ def method_looks(methods: Iterable[str]) -> dict[str, Look]:
     """Give every method its look; the five of the lecture always have the same.
 
     Any other gets the next free one in sorted order: pass all methods of the results (or of the registry),
-    and a method looks the same in all their figures. Colour and marker are distinct for 42 of them.
+    and a method looks the same in all their figures. Colour and marker are distinct for 35 of them.
 
     Example:
         >>> method_looks(["grpo", "rloo"])["rloo"].label
@@ -129,7 +134,7 @@ def method_looks(methods: Iterable[str]) -> dict[str, Look]:
     methods = list(methods)
     looks = dict(KNOWN_LOOKS)
     for k, name in enumerate(sorted(set(methods) - set(KNOWN_LOOKS))):
-        color, dashes = PALETTE[(5 + k) % len(PALETTE)], DASHES[k % len(DASHES)]
+        color, dashes = FREE_COLORS[k % len(FREE_COLORS)], DASHES[(k + k // len(DASHES)) % len(DASHES)]
         marker, hatch = FREE_MARKERS[k % len(FREE_MARKERS)], FREE_HATCHES[k % len(FREE_HATCHES)]
         looks[name] = Look(name, color, dashes, marker, hatch, first_mark=k)
     return {name: looks[name] for name in methods}
@@ -320,6 +325,8 @@ def sensitivity(axes: Axes, parameter: str, values: xr.DataArray, over: str = "s
     else:
         axes.set_xscale("log")
     curve = curve_with_band(axes, parameter, values, over, **line)
+    if len(at) == 1:  # in the middle, with room on both sides
+        axes.set_xlim((-1.0, 1.0) if at[0] == 0 else (at[0] / 2, at[0] * 2))
     if len(at) <= 8:
         axes.set_xticks(at)
         axes.xaxis.set_minor_locator(NullLocator())
@@ -384,13 +391,16 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
         for said in _texts(figure):
             if "\n" in said.get_text() and said.get_rotation():
                 said.set_linespacing(LINE_SPACING)
-        figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+        dpi = matplotlib.rcParams["savefig.dpi"]
+        figure.set_dpi(dpi)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once, for all formats
         _align(figure)
-        figure.savefig(pdf, metadata={"CreationDate": None})  # the one thing in a PDF that changes with time
-        figure.savefig(svg, metadata={"Date": None})
-        figure.savefig(png)
+        # by each format's own canvas: `savefig` would first draw all once more, to lay it out
+        FigureCanvasAgg(figure).print_png(png)
+        FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})  # all that changes with time
+        figure.set_dpi(dpi)  # that of a PDF is 72
+        FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})
     text.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     across = figure.get_figwidth() == WIDTHS["icml"]  # both of its columns
     tex.write_text(latex(facts, stem.name, across), encoding="utf-8")

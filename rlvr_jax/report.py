@@ -5,6 +5,7 @@ Text and numbers are in the page itself, figures as SVG, and nothing is loaded f
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -99,7 +100,7 @@ FACTS = {
 
 
 def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, language: str = "en") -> Path:
-    """Write the page.
+    """Write the page; figures with which it would be too large are links in it, the largest first.
 
     Args:
         findings: tables and verdicts.
@@ -108,10 +109,11 @@ def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, l
         language: of what the page says.
 
     Raises:
-        InvalidInput: the page would be larger than `MOST_BYTES`.
+        InvalidInput: the page would be larger than `MOST_BYTES` without any figure.
     """
     names = {name for results in findings.studies.values() for name in words.names_in(results)}
     say: Callable[[str], str] = words.speaker(language, names) or str
+    figures = {name: _figure(name, paths) for name, paths in files.items()}
     page = Template((Path(__file__).parent / "report.html").read_text(encoding="utf-8")).substitute(
         language=language,
         title=escape(say("Results")),
@@ -120,7 +122,7 @@ def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, l
             for heading, body in (
                 ("Tables and claims", "\n".join(_table(table, say) for table in findings.tables)),
                 ("Explore", '<div id="explore"></div>'),
-                ("Figures", "\n".join(_figure(name, paths) for name, paths in files.items())),
+                ("Figures", "\n".join(figures.values())),
                 ("Specs", "\n".join(_spec(name, results) for name, results in findings.studies.items())),
                 (
                     "Provenance",
@@ -136,6 +138,13 @@ def write(findings: Findings, files: Mapping[str, Sequence[Path]], path: Path, l
             }
         ),
     )
+    by_size = sorted(figures, key=lambda name: len(figures[name]))
+    while len(page.encode()) > MOST_BYTES and by_size:
+        largest = by_size.pop()
+        beside = Path(os.path.relpath(next(iter(files[largest])), path.parent)).as_posix()
+        page = page.replace(
+            figures[largest], f'<p>{escape(largest)}: <a href="{escape(beside)}">{escape(beside)}</a></p>'
+        )
     size = len(page.encode())
     if size > MOST_BYTES:
         raise InvalidInput(f"{path} would have {size / 1e6:.1f} MB; at most {MOST_BYTES / 1e6:.0f} are written")

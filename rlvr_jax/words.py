@@ -109,6 +109,7 @@ CHINESE: dict[str, str] = {
     "final calls\nper problem": "最终每题\n调用次数",
     "call probability": "调用概率",
     "after training": "训练后",
+    "call probability\nafter training": "训练后的\n调用概率",
     "before training": "训练前",
     "call probability by context": "各情境的调用概率",
     "hack rate": "作弊率",
@@ -143,6 +144,7 @@ CHINESE: dict[str, str] = {
     "learning rate": "学习率",
     "learning rate (log scale)": "学习率（对数坐标）",
     "weight of the KL penalty": "KL 惩罚的权重",
+    "weight of the KL penalty (log scale, 0 at its left)": "KL 惩罚的权重（对数坐标，0 在其左）",
     "KL weight #": "KL 权重 #",
     "KL weight = #": "KL 权重 = #",
     "group size $G$ (samples per prompt)": "组大小 G（每题采样数）",
@@ -240,7 +242,7 @@ CHINESE: dict[str, str] = {
     "holds": "成立",
     "does not hold": "不成立",
     "undecided": "未定",
-    "# of # claims hold.": "# / # 条论断成立。",
+    "Of # claims hold: #; do not: #; undecided: #.": "# 条论断中，成立：#；不成立：#；未定：#。",
     "Ours: mean over seeds with its # % interval [low, high], of several entries the worst; differences are paired by "
     "seed. ± d: our mean is within d of the lecture's figure. Undecided: too few seeds, the interval reaches across "
     "the limit.": "我们的结果：种子均值及其 # % 区间 [下限, 上限]；多项时取最差的一项；差值按种子配对。± d："
@@ -269,7 +271,8 @@ CHINESE: dict[str, str] = {
     "unchanged": "不变",
     "mul1_1, mul2_1 and mul2_2 are nearly always called": "mul1_1、mul2_1 和 mul2_2 几乎总是调用",
     "mul1_1, mul2_1 and mul2_2 are still nearly always called": "mul1_1、mul2_1 和 mul2_2 仍几乎总是调用",
-    "carry-free addition stays rarely called": "无进位加法仍很少调用",
+    "call probability at carry-free addition hardly moves (difference)": "无进位加法的调用概率几乎不变（差值）",
+    "hardly moves": "几乎不变",
     "# (all prompts)": "#（全部题目）",
     "calls, as a ratio to those at cost #": "调用次数与代价 # 时之比",
     "add_0, add_1 and sub_0 are rarely called": "add_0、add_1 和 sub_0 很少调用",

@@ -57,6 +57,10 @@ def test_a_mean_is_judged_by_its_t_interval() -> None:
         (claims.ABOUT_ONE_PERCENT, 0.048, False),
         (claims.HARDLY_ANY, 0.02, True),
         (claims.HARDLY_ANY, 0.028, False),
+        (claims.HARDLY_MOVES, 0.02, True),
+        (claims.HARDLY_MOVES, -0.02, True),
+        (claims.HARDLY_MOVES, 0.028, False),
+        (claims.HARDLY_MOVES, -0.028, False),
         (claims.ABOVE_ZERO, 0.01, True),
         (claims.ABOVE_ZERO, 0.003, False),
         (near(0.39), 0.46, True),
@@ -125,7 +129,7 @@ def test_a_claim_that_does_not_hold_is_in_the_table() -> None:
     rows = [verdict(near(figure), judging.mean("x", kind="a"), study(0.2)) for figure in (0.5, 0.9)]
     table = claims_table(rows)
     assert [row[4] for row in table.rows] == ["holds", "does not hold"]
-    assert table.notes[0] == "1 of 2 claims hold."
+    assert table.notes[0] == "Of 2 claims hold: 1; do not: 1; undecided: 0."
     assert "x is so  0.5          0.500 [0.494, 0.506]  ± 0.08    does not hold      8" in table.text()
 
 
@@ -142,10 +146,11 @@ def tool_use() -> dict[str, xr.Dataset]:
 
 
 @pytest.mark.parametrize("claim", TOOL_USE, ids=lambda claim: claim.name)
-def test_the_claims_about_tool_use_hold(claim: Claim, tool_use: dict[str, xr.Dataset]) -> None:
+def test_the_claims_about_tool_use_hold_but_one(claim: Claim, tool_use: dict[str, xr.Dataset]) -> None:
+    """Without a cost the reconstructed model calls three times as often at carry-free addition as before training."""
     (found,) = judge(tool_use, [claim])
     assert found.n == 64
-    assert found.holds is True, found
+    assert found.holds is (claim.name != "free-add_0"), found
 
 
 def test_why_grpo_stops_calling(tool_use: dict[str, xr.Dataset]) -> None:

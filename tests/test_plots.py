@@ -1,6 +1,7 @@
 """Figures: what is drawn equals the means and intervals, files are reproducible, refusals are sentences."""
 
 import importlib.util
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -111,6 +112,20 @@ def test_sensitivity_sorts_and_labels_a_log_axis_in_plain_numbers() -> None:
     assert list(curve.get_xdata()) == [0.1, 1.0, 10.0]
 
 
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_one_value_of_a_parameter_stands_in_the_middle(value: float) -> None:
+    values = results({"kl_coef": [value], "seed": range(3)})["accuracy"].isel(step=-1)
+    with plots.style():
+        figure = plots.new_figure("neurips", 2.0)
+        panels = figure.subplots(1, 2, sharex=True)
+        for axes in panels:
+            plots.sensitivity(axes, "kl_coef", values)
+        figure.draw_without_rendering()
+        middle, _ = panels[1].transAxes.inverted().transform(panels[1].transData.transform((value, 0.5)))
+    assert middle == pytest.approx(0.5)
+    assert [label.get_text() for label in panels[0].get_xticklabels()] == [f"{value:g}"]
+
+
 def test_sensitivity_refuses_what_a_log_axis_cannot_show() -> None:
     values = results({"kl_coef": [-1.0, 0.1]})["accuracy"].isel(step=-1)
     with pytest.raises(InvalidInput, match="kl_coef: -1 cannot stand on a log axis, which takes values from 0 on"):
@@ -143,10 +158,10 @@ def test_level_bars_leave_out_missing_cells_and_the_interval_of_one_seed() -> No
 def test_looks_are_distinct_in_grey_and_do_not_depend_on_order() -> None:
     known = plots.method_looks(METHODS)
     assert len({look.marker for look in known.values()}) == len({look.hatch for look in known.values()}) == 5
-    names = [f"estimator{i:02d}" for i in range(42)]
+    names = [f"estimator{i:02d}" for i in range(35)]
     looks = plots.method_looks([*names, *METHODS])
     assert {name: looks[name] for name in METHODS} == known
-    assert len({(look.color, look.marker) for look in looks.values()}) == 47
+    assert len({(look.color, look.marker) for look in looks.values()}) == 40
     assert plots.method_looks([*METHODS, *reversed(names)]) == looks
 
 
@@ -455,6 +470,26 @@ def test_seed_variance_draws_what_its_caption_says() -> None:
     half = at[np.searchsorted(share, 0.5)]
     assert half == pytest.approx(final.sel({"method": "grpo"}).median().item(), abs=1e-3)
     assert legends(figure)[0] == LEGEND
+
+
+@pytest.mark.parametrize(("venue", "pairs"), [("neurips", 24), ("icml-column", 10)])
+def test_seed_variance_has_room_for_the_pairs_of_many_methods(tmp_path: Path, venue: str, pairs: int) -> None:
+    dataset = results({"method": [*METHODS, "one", "two", "three"], "seed": range(figure_script.MANY)})
+    module = script("seed_variance")
+    facts = module.facts(dataset)
+    needed = facts["numbers"]["seeds_for_a_difference_of_0.001"]
+    assert len(needed) == 28
+    assert "for the pairs that need most" in facts["what"]
+    figure = module.draw(dataset, venue=venue)
+    plots.save(figure, tmp_path / "many", facts)
+    assert figure.get_figheight() <= plots.TALLEST
+    with plots.style():
+        figure.draw_without_rendering()
+        axes = figure.subfigs[1].axes[0]
+        boxes = [text.get_window_extent() for text in axes.get_yticklabels()]
+    assert list(axes.lines[-1].get_xdata()) == [row["independent"] for row in needed[-pairs:]]
+    assert all(above.y0 >= below.y1 for below, above in itertools.pairwise(boxes))
+    assert min(box.x0 for box in boxes) >= 0
 
 
 def test_seed_variance_needs_many_seeds() -> None:

@@ -330,6 +330,17 @@ def test_pass_at_k_has_rows_for_each_verifier() -> None:
         assert figure.get_figheight() <= plots.TALLEST
 
 
+def test_pass_at_k_marks_a_policy_that_is_behind_from_the_first_sample_on() -> None:
+    dataset = passing()
+    dataset["correct_prob"] = dataset["correct_prob"] * xr.where(dataset["step"] > 0, 0.01, 1.0)
+    module = script("pass_at_k")
+    places = module.facts(dataset)["numbers"]["untrained_overtakes"]["all prompts"]
+    assert {place["where"] for place in places} == {"before"}
+    panel = module.draw(dataset).subfigs[0].axes[0]
+    upright = [line.get_xdata()[0] for line in panel.lines if len(set(line.get_xdata())) == 1 < len(line.get_xdata())]
+    assert upright == [1.0] * (dataset.sizes["step"] - 1)
+
+
 def test_pass_at_k_needs_the_untrained_policy() -> None:
     with pytest.raises(InvalidInput, match="compares with step 0, which these results do not hold"):
         script("pass_at_k").facts(passing().isel(step=[1, 2]))
