@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from rlvr_jax import captions, figure_script, plots, stats
 from rlvr_jax.stats.summaries import printed_mean
@@ -156,9 +156,15 @@ def _draw_seeds(parent: SubFigure, rows: Sequence[Mapping[str, Any]], looks: Map
     axes.set_yticks(range(len(rows)), [" / ".join(looks[row[side]].label for side in "ab") for row in rows])
     axes.set_xscale("log")
     _plain_numbers(axes)
+    found = [row[arm] for row in rows for arm in ARMS]
+    if found and max(found) < 10 * min(found):  # no power of ten may be among them
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y", visible=False)
     parent.supxlabel("seeds per method (log scale)")
-    axes.legend(loc="best", handlelength=1.0)
+    if len(rows) > PAIRS[1]:  # there may be no free place among so many
+        axes.set_ylim(top=len(rows) + 2.2)
+    axes.legend(loc="best" if len(rows) <= PAIRS[1] else "upper right", handlelength=1.0)
     parent.suptitle(f"(b) to find a difference of {DIFFERENCE:g}")
 
 

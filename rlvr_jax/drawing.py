@@ -1,5 +1,6 @@
 """Finds the scripts in ``figures/`` that can draw some results, and runs them, in processes of their own if wanted."""
 
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -78,7 +79,7 @@ class Drawers:
         self.out, self.venue, self.language = out, venue, language
         # spawned: a fork of a process in which JAX runs may hang
         self.pool = ProcessPoolExecutor(
-            min(os.cpu_count() or 1, MOST_PROCESSES), multiprocessing.get_context("spawn"), follow_parent
+            min(os.cpu_count() or 1, MOST_PROCESSES), multiprocessing.get_context("spawn"), _begin
         )
         self.drawn: dict[str, Future[list[Path]]] = {}
 
@@ -109,6 +110,12 @@ class Drawers:
             except InvalidInput as error:
                 raise InvalidInput(f"figure {name}: {error}") from None
         return found
+
+
+def _begin() -> None:
+    """What a process that draws does first."""
+    follow_parent()
+    gc.set_threshold(200_000)  # a figure is 100,000 objects: to look through them again and again takes a tenth longer
 
 
 def _draw_store(name: str, store: Path, out: Path, venue: str, language: str) -> list[Path]:

@@ -393,8 +393,10 @@ def save(figure: Figure, stem: Path, facts: Mapping[str, Any], say: Callable[[st
                 said.set_linespacing(LINE_SPACING)
         dpi = matplotlib.rcParams["savefig.dpi"]
         figure.set_dpi(dpi)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, for all formats
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
+            figure.set_layout_engine("none")  # laid out once, for all formats
         _align(figure)
         # by each format's own canvas: `savefig` would first draw all once more, to lay it out
         FigureCanvasAgg(figure).print_png(png)

@@ -175,8 +175,9 @@ def _labelled(values: Values, over: str, axis: int, name: str) -> tuple[xr.DataA
 
 def _finite(values: xr.DataArray) -> xr.DataArray:
     """The values as float64, NaN where they are infinite."""
-    values = values.astype(np.float64)
-    return values.where(xr.apply_ufunc(np.isfinite, values, dask="allowed"))
+    array = values.values.astype(np.float64)
+    array[~np.isfinite(array)] = np.nan
+    return values.copy(data=array)
 
 
 def _gathered(metrics: xr.Dataset) -> xr.DataArray:
