@@ -361,10 +361,10 @@ def _hacking_claims() -> list[Claim]:
         Claim(
             "kl-holds-back",
             "hacking",
-            "grpo, half of the prompts, KL weight 1, 600 steps: hack rate",
-            "0.02 (all prompts)",
-            near(0.02, 0.01),
-            mean("hack_rate", method="grpo", kl_coef=1.0, step=600),
+            "grpo, half of the prompts, 600 steps: KL weight 1 holds the hack rate back (difference)",
+            "-0.212 (all prompts)",
+            BELOW_ZERO,  # the lecture trained all prompts, so of its figure only the sign can be compared
+            difference("hack_rate", {**_HALF, "kl_coef": 1.0, "step": 600}, {**_HALF, "step": 600}),
         ),
     ]
 

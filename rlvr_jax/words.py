@@ -274,6 +274,7 @@ CHINESE: dict[str, str] = {
     "call probability at carry-free addition hardly moves (difference)": "无进位加法的调用概率几乎不变（差值）",
     "hardly moves": "几乎不变",
     "# (all prompts)": "#（全部题目）",
+    "KL weight # holds the hack rate back (difference)": "KL 权重 # 抑制作弊率（差值）",
     "calls, as a ratio to those at cost #": "调用次数与代价 # 时之比",
     "add_0, add_1 and sub_0 are rarely called": "add_0、add_1 和 sub_0 很少调用",
     "accuracy is far above untrained (difference)": "准确率远高于未训练（差值）",
