@@ -45,7 +45,7 @@ WRONG = [
     (["run", "good.toml", "--ste", "lr=1"], "unrecognized options: --ste, lr=1; did you mean --set?"),
     (["run", "good.toml", "--seeds"], "missing value for argument '--seeds'. Expected 1 values"),
     (["run", "good.toml", "--seeds", "0"], "--seeds: '0' is no whole number from 1 to 999,999,999"),
-    (["run", "good.toml", "--seeds", "1000000000"], "'1000000000' is no whole number from 1 to 999,999,999"),
+    (["run", "good.toml", "--seeds", "1000000000"], "--seeds: '1000000000' is no whole number from 1 to 999,999,999"),
     (["run", "good.toml", "--seeds", "-3"], "--seeds: '-3' is no whole number from 1 to 999,999,999"),
     (["run", "good.toml", "--seeds", "many"], "--seeds: 'many' is no whole number from 1 to 999,999,999"),
     (["run", "good.toml", "--set", "lr"], "--set lr: write NAME=VALUE, such as lr=0.1 or 'lr=[0.1, 0.2]'"),
