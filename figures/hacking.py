@@ -73,7 +73,8 @@ def _draw_ends(parent: SubFigure, final: xr.Dataset, label: str, pair: dict[str,
     panels[0].set_ylim(bottom=0.0)  # of all panels, once all are drawn
     for axes in panels[::across]:
         axes.set_ylabel(label)
-    parent.supxlabel("weight of the KL penalty (log scale, 0 at its left)")
+    scale = "log scale, 0 at its left" if 0.0 in weights else "log scale"
+    parent.supxlabel(f"weight of the KL penalty ({scale})")
     plots.legend_above(parent, panels[0])
 
 

@@ -84,7 +84,7 @@ def facts(dataset: xr.Dataset) -> dict[str, Any]:
         "coverage_of_95_percent_intervals": held,
         f"seeds_for_a_difference_of_{DIFFERENCE:g}": differences,
     }
-    most = ", for the pairs that need most" if len(differences) > PAIRS[1] else ""
+    most = f", for up to {PAIRS[2]} pairs, those that need most" if len(differences) > PAIRS[1] else ""
     what = (
         f"Accuracy after {int(final['step'])} training steps. (a) Share of the seeds at or below a value. (b) Seeds of "
         f"each method to find a difference of {DIFFERENCE:g} with power 0.8 at level 0.05{most}. (c) How often the "

@@ -77,6 +77,7 @@ class Drawers:
 
     def __init__(self, out: Path, venue: str = "neurips", language: str = "en"):
         self.out, self.venue, self.language = out, venue, language
+        self.others = set(multiprocessing.active_children())
         # spawned: a fork of a process in which JAX runs may hang
         self.pool = ProcessPoolExecutor(
             min(os.cpu_count() or 1, MOST_PROCESSES), multiprocessing.get_context("spawn"), _begin
@@ -88,7 +89,7 @@ class Drawers:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error is not None:  # a stop does not wait for a figure that would be drawn again
-            for process in multiprocessing.active_children():
+            for process in set(multiprocessing.active_children()) - self.others:
                 process.terminate()
         self.pool.shutdown(cancel_futures=True)
 

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,12 +58,7 @@ class Lecture:
     def run(self) -> int:
         _check(self.venue, self.language)
         _folder(self.out)
-        try:
-            with terminated():
-                return self._study()
-        except KeyboardInterrupt:
-            print(f"rlvr-jax: stopped: the stores in {self.out} are kept; the same command goes on", file=sys.stderr)
-            return STOPPED
+        return _until_stopped(self._study, f"the stores in {self.out} are kept; the same command goes on")
 
     def _study(self) -> int:
         from rlvr_jax import drawing, lecture
@@ -95,7 +91,6 @@ class Lecture:
 
         began = time.perf_counter()
         progress = "none" if self.quiet or self.json else "auto"
-        store.parent.mkdir(parents=True, exist_ok=True)
         outcome = driver.run(spec.grid(), store, memory=self.memory, progress=progress)
         self._tell(spec.name, outcome, time.perf_counter() - began)
         return outcome
@@ -140,12 +135,7 @@ class Report:
 
     def run(self) -> int:
         _check(self.venue, self.language)
-        try:
-            with terminated():
-                return self._report()
-        except KeyboardInterrupt:
-            print(f"rlvr-jax: stopped: the page is not written; what is stored in {self.place} stays", file=sys.stderr)
-            return STOPPED
+        return _until_stopped(self._report, f"the page is not written; what is stored in {self.place} stays")
 
     def _report(self) -> int:
         from rlvr_jax import disk, drawing, lecture
@@ -175,8 +165,18 @@ def _check(venue: str, language: str) -> None:
         plots.chinese_font()
 
 
+def _until_stopped(work: Callable[[], int], kept: str) -> int:
+    """The exit code of ``work``; of a stop, after a sentence with what is kept, that of stops."""
+    try:
+        with terminated():
+            return work()
+    except KeyboardInterrupt:
+        print(f"rlvr-jax: stopped: {kept}", file=sys.stderr)
+        return STOPPED
+
+
 def _folder(out: Path) -> None:
-    """Refuses a place that can be no folder, before anything is computed for it."""
+    """Makes the folder, or refuses a place that can be none, before anything is computed for it."""
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"{out} exists and is no folder; choose another place (--out)")
     out.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,6 @@ def _write(findings: "Findings", figures: dict[str, list[Path]], out: Path, lang
     """Writes claims and page; returns all files by what they are."""
     from rlvr_jax import lecture, report
 
-    out.mkdir(parents=True, exist_ok=True)  # figures make it, where there are any
     lecture.write_claims(findings, out / "claims.json")
     page = report.write(findings, figures, out / "report.html", language)
     return {**figures, "claims": [out / "claims.json"], "report": [page]}

@@ -144,6 +144,7 @@ CHINESE: dict[str, str] = {
     "learning rate": "学习率",
     "learning rate (log scale)": "学习率（对数坐标）",
     "weight of the KL penalty": "KL 惩罚的权重",
+    "weight of the KL penalty (log scale)": "KL 惩罚的权重（对数坐标）",
     "weight of the KL penalty (log scale, 0 at its left)": "KL 惩罚的权重（对数坐标，0 在其左）",
     "KL weight #": "KL 权重 #",
     "KL weight = #": "KL 权重 = #",

@@ -479,7 +479,7 @@ def test_seed_variance_has_room_for_the_pairs_of_many_methods(tmp_path: Path, ve
     facts = module.facts(dataset)
     needed = facts["numbers"]["seeds_for_a_difference_of_0.001"]
     assert len(needed) == 28
-    assert "for the pairs that need most" in facts["what"]
+    assert "at level 0.05, for up to 24 pairs, those that need most." in facts["what"]
     figure = module.draw(dataset, venue=venue)
     plots.save(figure, tmp_path / "many", facts)
     assert figure.get_figheight() <= plots.TALLEST
